@@ -29,6 +29,9 @@ pub const MAX_SECS: u16 = 1023;
 const LISTS: usize = MAX_SECS as usize + 1;
 const NONE: u32 = u32::MAX;
 
+/// An idle set gives its memory back, but for this many nodes.
+const KEPT_NODES: usize = 1024;
+
 /// A timer that was set. It is valid until the timer fires or is cancelled;
 /// after that the same value may name another timer, so its owner forgets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +148,7 @@ impl<T> Timers<T> {
         if list.head == NONE {
             self.occupied[usize::from(secs) / 64] &= !(1 << (secs % 64));
         }
-        if self.live == 0 {
-            // An idle set uses no memory.
+        if self.live == 0 && self.nodes.len() > KEPT_NODES {
             self.nodes = Vec::new();
             self.free = NONE;
         }
@@ -159,13 +161,17 @@ impl<T> Timers<T> {
         self.earliest().map(|(_, deadline)| deadline)
     }
 
+    /// The value of the earliest timer whose deadline is `now` or earlier. The timer stays set.
+    #[must_use]
+    pub fn due(&self, now: u64) -> Option<&T> {
+        let (index, deadline) = self.earliest()?;
+        if deadline > now { None } else { self.nodes.get(index as usize)?.value.as_ref() }
+    }
+
     /// Takes out one timer whose deadline is `now` or earlier, the earliest first.
     pub fn pop_due(&mut self, now: u64) -> Option<T> {
         let (index, deadline) = self.earliest()?;
-        if deadline > now {
-            return None;
-        }
-        self.cancel(TimerId(index))
+        if deadline > now { None } else { self.cancel(TimerId(index)) }
     }
 
     fn earliest(&self) -> Option<(u32, u64)> {

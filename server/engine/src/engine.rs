@@ -1,0 +1,180 @@
+//! The engine as its caller sees it; what it decides is in `decide` and `pass`.
+
+use ticketing_timers::Timers;
+
+use crate::connections::Connections;
+use crate::hash::Seed;
+use crate::locks::Locks;
+use crate::tombstones::Tombstones;
+use crate::turns::Turns;
+use crate::waiters::Waiters;
+use crate::{Answer, Batch, Config, ConnId, Input, Limits, Nanos};
+
+/// Whether the engine takes acquires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Office {
+    Serving,
+    /// No new acquires; everything else as before.
+    Draining,
+    /// Nothing more is decided here.
+    Retired,
+}
+
+/// What an engine has done and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Keys that are held now.
+    pub held: u64,
+    /// Acquires that are queued now.
+    pub waiters: u64,
+    /// Tombstones that stand now.
+    pub tombstones: u64,
+    /// Grants decided.
+    pub granted: u64,
+    /// Releases decided, hand-offs included.
+    pub released: u64,
+    /// Leases that ran out.
+    pub expired: u64,
+    /// Waits that ran out, tries of a held key included.
+    pub timed_out: u64,
+    /// Acquires answered `Busy`.
+    pub busy: u64,
+    /// Releases of a token that does not hold its key.
+    pub not_held: u64,
+}
+
+/// The lock engine. See the [crate's documentation](crate) for how to drive it.
+///
+/// Its caller runs turns: it handles what has come, seals, sees to it that the
+/// batch commits, and drains. [`Input::Committed`] may itself decide something (a
+/// grant to a connection that is gone goes on to the next waiter), so a caller
+/// whose commits are instant seals until nothing comes out:
+///
+/// ```
+/// use ticketing_engine::{Config, Engine, Input};
+/// # let (mut engine, now) = (Engine::new(Config::default()), 0);
+/// engine.handle(now, Input::Tick);
+/// while let Some(batch) = engine.seal() {
+///     engine.handle(now, Input::Committed(batch.seq()));
+///     engine.recycle(batch);
+/// }
+/// engine.drain(|connection, answer| println!("to {connection:?}: {answer:?}"));
+/// ```
+///
+/// One turn gives out at most one token for each input, one for each timer that
+/// a tick may run out, and one for each grant of a batch that commits in it.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) limits: Limits,
+    pub(crate) seed: Seed,
+    pub(crate) office: Office,
+    pub(crate) locks: Locks,
+    pub(crate) leases: Timers<u32>,
+    pub(crate) waiters: Waiters,
+    pub(crate) connections: Connections,
+    pub(crate) tombstones: Tombstones,
+    pub(crate) turns: Turns,
+    /// `None`: the last token there is has been given out.
+    pub(crate) next_token: Option<u64>,
+    pub(crate) token_ceiling: u64,
+    pub(crate) stats: Stats,
+}
+
+impl Engine {
+    /// An engine that holds nothing.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let seed = Seed(config.hash_seed);
+        Self {
+            limits: config.limits,
+            seed,
+            office: Office::Serving,
+            locks: Locks::new(seed),
+            leases: Timers::new(),
+            waiters: Waiters::new(seed),
+            connections: Connections::new(seed),
+            tombstones: Tombstones::new(seed),
+            turns: Turns::default(),
+            next_token: Some(config.next_token.max(1)),
+            token_ceiling: config.token_ceiling,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes note of what happened at `now`, which never decreases from call to call.
+    pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
+        match input {
+            Input::Request(connection, request) => self.request(now, connection, request),
+            Input::Closed(connection) => self.closed(connection),
+            Input::Undelivered { token, key } => self.undelivered(now, token, key),
+            Input::Tick => self.tick(now),
+            Input::Committed(seq) => self.committed(now, seq),
+            Input::Refused(seq) => self.turns.settle_as(seq, refused),
+            Input::Unknown(seq) => self.turns.settle_as(seq, |_| Answer::CloseUnknown),
+            Input::TokenCeiling(token) => self.token_ceiling = self.token_ceiling.max(token),
+            Input::Drain => self.start_draining(),
+            Input::Retire => self.retire(),
+        }
+    }
+
+    /// Ends the turn and returns what must be replicated; `None`: nothing.
+    pub fn seal(&mut self) -> Option<Batch> {
+        self.turns.seal()
+    }
+
+    /// Takes the buffers of a batch back for reuse.
+    pub fn recycle(&mut self, batch: Batch) {
+        self.turns.recycle(batch);
+    }
+
+    /// Gives out every answer that may go now.
+    ///
+    /// Answers of one turn come in the order in which they were decided, except
+    /// that those which wait for no commit may overtake those which do.
+    pub fn drain(&mut self, out: impl FnMut(ConnId, Answer<'_>)) {
+        self.turns.drain(&mut self.connections, out);
+    }
+
+    /// When [`Input::Tick`] has something to do; `None`: not before another input.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        [self.waiters.next_deadline(), self.leases.next_deadline(), self.tombstones.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The next token to be given out, or `u64::MAX` when all are spent.
+    #[must_use]
+    pub fn next_token(&self) -> u64 {
+        self.next_token.unwrap_or(u64::MAX)
+    }
+
+    /// What it has done and holds.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            held: self.locks.len() as u64,
+            waiters: self.waiters.len() as u64,
+            tombstones: self.tombstones.len() as u64,
+            ..self.stats
+        }
+    }
+}
+
+/// What becomes of an answer whose batch never was appended.
+pub(crate) fn refused(meant: Answer<'static>) -> Answer<'static> {
+    match meant {
+        Answer::Granted { owner, key, .. } => Answer::Busy { owner, key },
+        Answer::TimedOut { .. }
+        | Answer::Busy { .. }
+        | Answer::Released { .. }
+        | Answer::NotHeld { .. }
+        | Answer::Place { .. }
+        | Answer::Verified { .. }
+        | Answer::VerifiedBusy { .. }
+        | Answer::NotLeader
+        | Answer::CloseUnknown
+        | Answer::CloseOverloaded => Answer::NotLeader,
+    }
+}

@@ -1,0 +1,158 @@
+//! The FIFO queue of one key: O(1) to join, to leave from any place and to find
+//! the head; a place in it costs one population count for 64 waiters.
+//!
+//! Every waiter gets a position, one more than that of the waiter before it. A
+//! bit says whether the waiter at a position is still there. Dead positions are
+//! dropped from the front at once, and all over when they are the majority.
+
+use std::collections::VecDeque;
+
+const BITS: u64 = 64;
+
+/// Below this many positions, dead ones are not worth the work.
+const WORTH_PACKING: usize = 256;
+
+/// Waiters in the order of their arrival, each named by a number of the caller's.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Position of the first slot; a multiple of 64.
+    base: u64,
+    /// Who stands at each position from `base` on.
+    slots: VecDeque<u32>,
+    /// One bit a slot: still there. Bits past the last slot are 0.
+    alive: VecDeque<u64>,
+    len: u32,
+}
+
+impl Queue {
+    pub(crate) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Joins the end and returns the position.
+    pub(crate) fn push(&mut self, waiter: u32) -> u64 {
+        let slot = self.slots.len() as u64;
+        if slot.is_multiple_of(BITS) {
+            self.alive.push_back(0);
+        }
+        if let Some(word) = self.alive.back_mut() {
+            *word |= 1 << (slot % BITS);
+        }
+        self.slots.push_back(waiter);
+        self.len += 1;
+        self.base + slot
+    }
+
+    /// The waiter who has been here longest.
+    pub(crate) fn head(&self) -> Option<u32> {
+        // The first word always has a live bit: see `drop_dead_front`.
+        let word = *self.alive.front()?;
+        self.slots.get(word.trailing_zeros() as usize).copied()
+    }
+
+    /// Leaves the queue.
+    pub(crate) fn remove(&mut self, position: u64) {
+        let Some(slot) = position.checked_sub(self.base) else { return };
+        let Some(word) = self.alive.get_mut((slot / BITS) as usize) else { return };
+        let bit = 1 << (slot % BITS);
+        if *word & bit != 0 {
+            *word &= !bit;
+            self.len -= 1;
+            self.drop_dead_front();
+        }
+    }
+
+    /// How many stand before `position`.
+    pub(crate) fn ahead_of(&self, position: u64) -> u32 {
+        let Some(slot) = position.checked_sub(self.base) else { return 0 };
+        let (word, bit) = ((slot / BITS) as usize, slot % BITS);
+        let whole: u32 = self.alive.iter().take(word).map(|word| word.count_ones()).sum();
+        let part = self.alive.get(word).map_or(0, |word| (word & ((1 << bit) - 1)).count_ones());
+        whole + part
+    }
+
+    /// The waiters from head to end.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        let is_alive =
+            |slot: usize| self.alive.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
+        self.slots.iter().enumerate().filter(move |&(slot, _)| is_alive(slot)).map(|(_, &waiter)| waiter)
+    }
+
+    /// Whether most positions are dead. The caller then calls [`Queue::pack`];
+    /// it happens at most once for as many removals as it costs steps.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.slots.len() > WORTH_PACKING && self.slots.len() / 4 > self.len as usize
+    }
+
+    /// Closes the gaps and tells each waiter's new position.
+    pub(crate) fn pack(&mut self, mut moved: impl FnMut(u32, u64)) {
+        let mut packed = Self::default();
+        for waiter in self.iter() {
+            moved(waiter, packed.push(waiter));
+        }
+        *self = packed;
+    }
+
+    fn drop_dead_front(&mut self) {
+        if self.len == 0 {
+            // The base moves on, so that no position comes twice.
+            let base = self.base + self.alive.len() as u64 * BITS;
+            if self.slots.len() > WORTH_PACKING {
+                *self = Self { base, ..Self::default() };
+            } else {
+                self.slots.clear();
+                self.alive.clear();
+                self.base = base;
+            }
+            return;
+        }
+        while self.alive.front() == Some(&0) {
+            self.alive.pop_front();
+            self.slots.drain(..64);
+            self.base += BITS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_queue_has_no_head() {
+        let mut queue = Queue::default();
+        assert_eq!(queue.head(), None);
+        let position = queue.push(7);
+        queue.remove(position);
+        queue.remove(position);
+        assert_eq!((queue.head(), queue.len(), queue.ahead_of(position)), (None, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_list(steps in prop::collection::vec((0u8..5, any::<prop::sample::Index>()), 1..2000)) {
+            let mut queue = Queue::default();
+            let mut model: Vec<(u32, u64)> = Vec::new();
+            for (serial, (what, index)) in (0..).zip(steps) {
+                match what {
+                    0..=2 => model.push((serial, queue.push(serial))),
+                    3 if !model.is_empty() => queue.remove(model.remove(index.index(model.len())).1),
+                    // A burst of leavers makes the queue sparse.
+                    _ => model.split_off(model.len().min(3)).iter().for_each(|entry| queue.remove(entry.1)),
+                }
+                if queue.is_sparse() {
+                    queue.pack(|waiter, position| {
+                        model.iter_mut().filter(|entry| entry.0 == waiter).for_each(|entry| entry.1 = position);
+                    });
+                }
+                prop_assert_eq!(queue.head(), model.first().map(|entry| entry.0));
+                prop_assert_eq!(queue.len() as usize, model.len());
+                prop_assert!(queue.iter().eq(model.iter().map(|entry| entry.0)));
+                if let Some(place) = model.len().checked_sub(1) {
+                    prop_assert_eq!(queue.ahead_of(model[place].1) as usize, place);
+                }
+            }
+        }
+    }
+}
