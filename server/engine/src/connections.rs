@@ -29,6 +29,10 @@ impl Connections {
         Self { by_id: HashMap::with_hasher(seed) }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
         self.by_id.get(&id)
     }

@@ -87,16 +87,6 @@ impl Engine {
         }
     }
 
-    /// The client never heard of its grant: give it to the next.
-    pub(crate) fn undelivered(&mut self, now: Nanos, token: u64, key: &[u8]) {
-        if let Some(lock) = self.locks.find(key)
-            && self.locks.get(lock).is_some_and(|it| it.token == token)
-        {
-            self.stats.released += 1;
-            self.pass_on(now, lock, false);
-        }
-    }
-
     fn cancel(&mut self, connection: ConnId, owner: u64, key: &[u8]) {
         if let Some(lock) = self.locks.find(key) {
             self.refuse_owner(lock, owner, Some(connection));
@@ -113,12 +103,15 @@ impl Engine {
             }
             _ => (0, 0),
         };
-        self.answer(connection, Answer::Place { owner, place, waiters, key }, Then::Free);
+        let answer = Answer::Place { owner, place, waiters, key };
+        self.turns.answer_at_once(&mut self.connections, connection, answer);
     }
 
     fn verify(&mut self, connection: ConnId, owner: u64, key: &[u8]) {
         let held = self.locks.find(key);
-        if let Some(lock) = held.and_then(|lock| self.locks.get(lock)).filter(|lock| lock.owner == owner) {
+        let lock = held.and_then(|lock| self.locks.get_mut(lock));
+        if let Some(lock) = lock.filter(|lock| lock.owner == owner) {
+            lock.verified = true;
             let answer = Answer::Verified { token: lock.token, owner, key };
             return self.answer(connection, answer, Then::Gated);
         }
@@ -152,17 +145,17 @@ impl Engine {
         }
     }
 
-    pub(crate) fn busy(&mut self, connection: ConnId, owner: u64, key: &[u8]) {
+    fn busy(&mut self, connection: ConnId, owner: u64, key: &[u8]) {
         self.stats.busy += 1;
-        self.answer(connection, Answer::Busy { owner, key }, Then::Free);
+        self.turns.answer_at_once(&mut self.connections, connection, Answer::Busy { owner, key });
     }
 
     fn timed_out(&mut self, connection: ConnId, owner: u64, key: &[u8]) {
         self.stats.timed_out += 1;
-        self.answer(connection, Answer::TimedOut { owner, key }, Then::Free);
+        self.turns.answer_at_once(&mut self.connections, connection, Answer::TimedOut { owner, key });
     }
 
-    pub(crate) fn answer(&mut self, connection: ConnId, answer: Answer<'_>, then: Then) {
+    fn answer(&mut self, connection: ConnId, answer: Answer<'_>, then: Then) {
         self.turns.answer(&mut self.connections, connection, answer, then);
     }
 }

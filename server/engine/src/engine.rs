@@ -29,6 +29,8 @@ pub struct Stats {
     pub waiters: u64,
     /// Tombstones that stand now.
     pub tombstones: u64,
+    /// Connections that asked something and are not gone, or are owed an answer.
+    pub connections: u64,
     /// Grants decided.
     pub granted: u64,
     /// Releases decided, hand-offs included.
@@ -94,7 +96,7 @@ impl Engine {
             waiters: Waiters::new(seed),
             connections: Connections::new(seed),
             tombstones: Tombstones::new(seed),
-            turns: Turns::default(),
+            turns: Turns::new(seed),
             next_token: Some(config.next_token.max(1)),
             token_ceiling: config.token_ceiling,
             stats: Stats::default(),
@@ -105,7 +107,7 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::Request(connection, request) => self.request(now, connection, request),
-            Input::Closed(connection) => self.closed(connection),
+            Input::Closed(connection) => self.closed(now, connection),
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
             Input::Committed(seq) => self.committed(now, seq),
@@ -157,6 +159,7 @@ impl Engine {
             held: self.locks.len() as u64,
             waiters: self.waiters.len() as u64,
             tombstones: self.tombstones.len() as u64,
+            connections: self.connections.len() as u64,
             ..self.stats
         }
     }

@@ -5,6 +5,8 @@ use std::hash::{BuildHasher, Hasher as _};
 
 use siphasher::sip::SipHasher13;
 
+use crate::ConnId;
+
 /// Makes hashers with the engine's seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(pub(crate) [u64; 2]);
@@ -20,6 +22,13 @@ impl Seed {
         let mut hasher = self.build_hasher();
         hasher.write_u64(owner);
         hasher.write_u32(lock);
+        hasher.finish()
+    }
+
+    pub(crate) fn of_connection(self, connection: ConnId, key: &[u8]) -> u64 {
+        let mut hasher = self.build_hasher();
+        hasher.write_u64(connection.0);
+        hasher.write(key);
         hasher.finish()
     }
 

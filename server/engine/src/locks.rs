@@ -14,6 +14,9 @@ pub(crate) struct Lock {
     pub(crate) key: Box<[u8]>,
     pub(crate) owner: u64,
     pub(crate) token: u64,
+    /// A verify has told somebody of this grant. It is then not given back when its
+    /// own connection turns out to be gone: whoever verified it counts on it.
+    pub(crate) verified: bool,
     /// Set when the grant has committed: a lease counts from there.
     pub(crate) lease: Option<TimerId>,
     /// Most keys have nobody waiting, so they carry a pointer only.
@@ -62,7 +65,7 @@ impl Locks {
 
     /// Adds a key that is not there.
     pub(crate) fn insert(&mut self, key: &[u8], owner: u64, token: u64) -> u32 {
-        let lock = Lock { key: key.into(), owner, token, lease: None, queue: None };
+        let lock = Lock { key: key.into(), owner, token, verified: false, lease: None, queue: None };
         // The limit of held locks is a u32.
         let id = u32::try_from(self.slots.insert(lock)).unwrap_or(u32::MAX);
         let (slots, seed) = (&self.slots, self.seed);

@@ -24,6 +24,7 @@ impl Engine {
             let (Some(token), Some(lock)) = (self.take_token(), self.locks.get_mut(id)) else { break };
             let ended = std::mem::replace(&mut lock.token, token);
             lock.owner = waiter.owner;
+            lock.verified = false;
             if let Some(timer) = lock.lease.take() {
                 self.leases.cancel(timer);
             }
@@ -61,11 +62,10 @@ impl Engine {
                     let Some(lock) = self.locks.get_mut(id).filter(|lock| lock.token == token) else {
                         continue;
                     };
-                    if is_there {
+                    if is_there || lock.verified {
                         lock.lease = Some(self.leases.set(now, u16::from(secs), id));
                     } else {
-                        self.stats.released += 1;
-                        self.pass_on(now, id, false);
+                        self.give_back(now, id);
                     }
                 }
                 (Then::Tombstone, Answer::VerifiedBusy { owner, .. }) => {
@@ -97,12 +97,33 @@ impl Engine {
         }
     }
 
-    /// The waiters of a connection leave without a word.
-    pub(crate) fn closed(&mut self, connection: ConnId) {
+    /// The client never heard of its grant: the next one gets it.
+    pub(crate) fn undelivered(&mut self, now: Nanos, token: u64, key: &[u8]) {
+        if let Some(id) = self.locks.find(key)
+            && self.locks.get(id).is_some_and(|lock| lock.token == token && !lock.verified)
+        {
+            self.give_back(now, id);
+        }
+    }
+
+    /// The waiters of a connection leave without a word, and grants whose answers
+    /// were about to go out are given back. Those that have not committed follow
+    /// when they do.
+    pub(crate) fn closed(&mut self, now: Nanos, connection: ConnId) {
         while let Some(id) = self.connections.get(connection).map(|connection| connection.first_waiter)
             && self.leave(id).is_some()
         {}
+        for (id, token) in self.turns.committed_grants(connection) {
+            if self.locks.get(id).is_some_and(|lock| lock.token == token && !lock.verified) {
+                self.give_back(now, id);
+            }
+        }
         self.connections.close(connection);
+    }
+
+    fn give_back(&mut self, now: Nanos, id: u32) {
+        self.stats.released += 1;
+        self.pass_on(now, id, false);
     }
 
     pub(crate) fn start_draining(&mut self) {

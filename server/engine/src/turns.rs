@@ -1,8 +1,9 @@
 //! What was decided, turn by turn, until the last answer of it is given out.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::connections::Connections;
+use crate::hash::Seed;
 use crate::tape::{Keyed as _, Tape};
 use crate::{Answer, ConnId, Effect, Seq};
 
@@ -42,6 +43,9 @@ pub(crate) struct Pending {
 pub(crate) enum Then {
     /// Waits for nothing.
     Free,
+    /// Says nothing about the table, but goes no sooner than an answer of its turn
+    /// to the same connection about the same key.
+    Behind,
     /// Waits for the commit.
     Gated,
     /// Waits for the commit, with which the lease of this lock begins.
@@ -55,24 +59,38 @@ pub(crate) enum Then {
     Tombstone,
 }
 
+impl Then {
+    const fn is_gated(self) -> bool {
+        match self {
+            Self::Free | Self::Behind => false,
+            Self::Gated | Self::Lease { .. } | Self::Tombstone => true,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Turn {
     seq: Seq,
     answers: Tape<Pending>,
+    /// Answers that wait for the commit.
     gated: usize,
+    /// Answers that wait for nothing and have not gone.
+    free: usize,
     /// Its fate is known: every answer may go.
     settled: bool,
-    /// The answers that wait for nothing have gone.
-    skimmed: bool,
 }
 
 /// The turn that is being decided and those whose answers are still owed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Turns {
     effects: Tape<Effect<'static>>,
     open: Turn,
     sealed: VecDeque<Turn>,
     last_seq: Seq,
+    /// The latest turn with a gated answer to a connection about a key, by a hash
+    /// of both: a collision makes an answer wait a little, no more.
+    gates: HashMap<u64, Seq, Seed>,
+    seed: Seed,
     /// Buffers of past turns, for the next ones.
     spare_turns: Vec<Turn>,
     spare_effects: Vec<Tape<Effect<'static>>>,
@@ -82,6 +100,19 @@ pub(crate) struct Turns {
 const SPARES: usize = 8;
 
 impl Turns {
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self {
+            effects: Tape::default(),
+            open: Turn::default(),
+            sealed: VecDeque::new(),
+            last_seq: 0,
+            gates: HashMap::with_hasher(seed),
+            seed,
+            spare_turns: Vec::new(),
+            spare_effects: Vec::new(),
+        }
+    }
+
     pub(crate) fn propose(&mut self, effect: Effect<'_>) {
         self.effects.push(effect.with_key(&[]), effect.key());
     }
@@ -94,9 +125,31 @@ impl Turns {
         then: Then,
     ) {
         connections.owe(connection);
-        self.open.gated += usize::from(then != Then::Free);
-        let pending = Pending { connection, answer: answer.with_key(&[]), then };
-        self.open.answers.push(pending, answer.key());
+        if then.is_gated() {
+            let gate = self.seed.of_connection(connection, answer.key());
+            self.gates.insert(gate, self.last_seq + 1);
+        }
+        self.open.add(connection, answer, then);
+    }
+
+    /// Answers a request at its arrival, not before what was decided earlier for
+    /// the same connection and key.
+    pub(crate) fn answer_at_once(
+        &mut self,
+        connections: &mut Connections,
+        connection: ConnId,
+        answer: Answer<'_>,
+    ) {
+        connections.owe(connection);
+        let gate = self.gates.get(&self.seed.of_connection(connection, answer.key()));
+        match gate.copied() {
+            Some(seq) if seq > self.last_seq => self.open.add(connection, answer, Then::Behind),
+            Some(seq) => match self.place_of(seq).and_then(|place| self.sealed.get_mut(place)) {
+                Some(turn) if !turn.settled => turn.add(connection, answer, Then::Behind),
+                _ => self.open.add(connection, answer, Then::Free),
+            },
+            None => self.open.add(connection, answer, Then::Free),
+        }
     }
 
     /// Ends the turn. `None`: nothing in it needs the log.
@@ -106,7 +159,8 @@ impl Turns {
         }
         self.last_seq += 1;
         self.open.seq = self.last_seq;
-        let next = self.spare_turns.pop().unwrap_or_default();
+        let mut next = self.spare_turns.pop().unwrap_or_default();
+        next.settled = false;
         self.sealed.push_back(std::mem::replace(&mut self.open, next));
         let effects = std::mem::replace(&mut self.effects, self.spare_effects.pop().unwrap_or_default());
         Some(Batch { seq: self.last_seq, effects })
@@ -122,9 +176,26 @@ impl Turns {
 
     /// Lets the answers of a turn go. Returns its place, for [`Turns::pending`].
     pub(crate) fn settle(&mut self, seq: Seq) -> Option<usize> {
-        let place = self.sealed.iter().position(|turn| turn.seq == seq && !turn.settled)?;
-        self.sealed[place].settled = true;
+        let place = self.place_of(seq)?;
+        let turn = self.sealed.get_mut(place).filter(|turn| !turn.settled)?;
+        turn.settled = true;
+        if self.open.gated == 0 && self.sealed.iter().all(|turn| turn.settled) {
+            self.gates.clear();
+        }
         Some(place)
+    }
+
+    /// Lock and token of each committed grant whose answer to this connection has
+    /// not gone out. A caller that drains after every commit makes this a short look.
+    pub(crate) fn committed_grants(&self, connection: ConnId) -> Vec<(u32, u64)> {
+        let answers = self.sealed.iter().filter(|turn| turn.settled).flat_map(|turn| turn.answers.iter());
+        answers
+            .filter(|(pending, _)| pending.connection == connection)
+            .filter_map(|(pending, _)| match (pending.then, pending.answer) {
+                (Then::Lease { lock, .. }, Answer::Granted { token, .. }) => Some((lock, token)),
+                _ => None,
+            })
+            .collect()
     }
 
     /// The answer at `index` of the turn at `place`, with its key.
@@ -144,7 +215,7 @@ impl Turns {
     pub(crate) fn abandon(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
         self.effects.clear();
         self.open.replace_gated(instead);
-        self.open.gated = 0;
+        self.gates.clear();
     }
 
     /// Gives out every answer that may go: those of settled turns, the oldest
@@ -153,54 +224,67 @@ impl Turns {
         while let Some(mut turn) = self.sealed.pop_front_if(|turn| turn.settled) {
             turn.give(connections, &mut out, |_| true);
             if self.spare_turns.len() < SPARES {
-                turn.clear();
                 self.spare_turns.push(turn);
             }
         }
-        for turn in self.sealed.iter_mut().filter(|turn| turn.settled || !turn.skimmed) {
-            if turn.settled {
-                turn.give(connections, &mut out, |_| true);
-                turn.answers.clear();
-            } else {
-                turn.give(connections, &mut out, |then| then == Then::Free);
-                turn.answers.retain(|pending| pending.then != Then::Free);
-            }
-            turn.skimmed = true;
+        for turn in self.sealed.iter_mut().filter(|turn| turn.settled) {
+            turn.give(connections, &mut out, |_| true);
         }
-        if self.open.answers.len() > self.open.gated {
+        for turn in self.sealed.iter_mut().filter(|turn| turn.free > 0) {
+            turn.give(connections, &mut out, |then| then == Then::Free);
+        }
+        if self.open.free > 0 {
             self.open.give(connections, &mut out, |then| then == Then::Free);
-            if self.open.gated == 0 {
-                self.open.answers.clear();
-            } else {
-                self.open.answers.retain(|pending| pending.then != Then::Free);
-            }
         }
+    }
+
+    fn place_of(&self, seq: Seq) -> Option<usize> {
+        let first = self.sealed.front()?.seq;
+        usize::try_from(seq.checked_sub(first)?).ok().filter(|&place| place < self.sealed.len())
     }
 }
 
 impl Turn {
+    fn add(&mut self, connection: ConnId, answer: Answer<'_>, then: Then) {
+        self.gated += usize::from(then.is_gated());
+        self.free += usize::from(then == Then::Free);
+        let pending = Pending { connection, answer: answer.with_key(&[]), then };
+        self.answers.push(pending, answer.key());
+    }
+
+    /// Gives out the answers that are wanted and drops them.
     fn give(
-        &self,
+        &mut self,
         connections: &mut Connections,
         out: &mut impl FnMut(ConnId, Answer<'_>),
         wanted: impl Fn(Then) -> bool,
     ) {
+        let mut given = 0;
         for (pending, key) in self.answers.iter().filter(|(pending, _)| wanted(pending.then)) {
+            given += 1;
             if connections.pay(pending.connection) {
                 out(pending.connection, pending.answer.with_key(key));
             }
         }
-    }
-
-    fn replace_gated(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
-        for pending in self.answers.values_mut().filter(|pending| pending.then != Then::Free) {
-            pending.answer = instead(pending.answer);
-            pending.then = Then::Free;
+        if given == self.answers.len() {
+            let answers = std::mem::take(&mut self.answers);
+            *self = Self { answers, seq: self.seq, settled: self.settled, ..Self::default() };
+            self.answers.clear();
+        } else {
+            self.answers.retain(|pending| !wanted(pending.then));
+            self.free = 0;
         }
     }
 
-    fn clear(&mut self) {
-        self.answers.clear();
-        *self = Self { answers: std::mem::take(&mut self.answers), ..Self::default() };
+    /// Frees every answer and turns those that waited for the commit into others.
+    fn replace_gated(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
+        for pending in self.answers.values_mut() {
+            if pending.then.is_gated() {
+                pending.answer = instead(pending.answer);
+            }
+            pending.then = Then::Free;
+        }
+        self.free = self.answers.len();
+        self.gated = 0;
     }
 }
