@@ -54,7 +54,7 @@ impl ServerBuilder {
     /// Requires this client token.
     #[must_use]
     pub fn token(self, token: &str) -> Self {
-        self.env("TICKETING_TOKEN", token)
+        self.env("TICKETING_CLIENT_TOKEN", token)
     }
 
     /// Keeps its state in this folder.
