@@ -1,0 +1,246 @@
+//! Random schedules: what happens to an engine, step by step, in words.
+//!
+//! A step names connections, keys and tokens by their part ("the token of the
+//! lock"), not by their value, so that it keeps its meaning when the steps
+//! before it are shrunk away.
+
+use std::fmt;
+
+use proptest::prelude::*;
+use ticketing_engine::{Config, Limits};
+
+use crate::machine::name;
+use crate::model::Key;
+
+pub(crate) const KEYS: [Key; 3] = [b"a", b"b", b"c"];
+
+/// How many connections are open at any time. One that closes is followed by a new one.
+pub(crate) const CONNECTIONS: usize = 4;
+
+/// One thing that happens.
+#[derive(Clone)]
+pub(crate) enum Step {
+    Acquire { conn: usize, key: Key, owner: u64, wait_secs: u8, lease_secs: u8, late_ns: u64 },
+    Release { conn: usize, key: Key, token: Token },
+    Cancel { conn: usize, key: Key, owner: u64 },
+    Place { conn: usize, key: Key, owner: u64 },
+    Verify { conn: usize, key: Key, owner: u64 },
+    Close { conn: usize },
+    Undelivered { key: Key, token: Token },
+    Pass { time: Time },
+    Tick,
+    Seal,
+    Drain,
+    Fate(Fate),
+    /// Everything decided commits and is answered.
+    CatchUp,
+    RaiseCeiling { by: u64 },
+    DrainServer,
+    Retire,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Token {
+    /// The one under which the key is held, as far as it was decided.
+    Current,
+    /// One that a client was told for this key before.
+    Told,
+    /// The one that the next grant will have.
+    Next,
+    /// The one of another key's lock.
+    OfAnotherKey,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Time {
+    Nanos(u64),
+    /// Up to the earliest deadline, to the nanosecond.
+    ToDeadline,
+    /// Up to a nanosecond before.
+    JustBeforeDeadline,
+}
+
+/// What becomes of a batch in flight. Only an engine that lost its office
+/// hears anything else than commits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    /// The oldest batch commits.
+    Commit,
+    /// One of the batches was certainly never appended.
+    Refuse { which: usize },
+    /// Nobody knows about one of the batches.
+    Unknown { which: usize },
+}
+
+/// An engine to be, and what happens to it.
+#[derive(Clone)]
+pub(crate) struct Schedule {
+    pub(crate) config: Config,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Schedules of an engine in office.
+pub(crate) fn in_office() -> impl Strategy<Value = Schedule> {
+    schedule(prop::collection::vec(step(), 1..150))
+}
+
+/// Schedules at whose end the server drains, or the engine loses its office.
+pub(crate) fn with_an_end() -> impl Strategy<Value = Schedule> {
+    let end = prop_oneof![1 => Just(Step::DrainServer), 3 => Just(Step::Retire)];
+    let after = prop_oneof![2 => step(), 1 => fate().prop_map(Step::Fate), 1 => Just(Step::Drain)];
+    let steps = (prop::collection::vec(step(), 1..80), end, prop::collection::vec(after, 1..40));
+    schedule(steps.prop_map(|(mut steps, end, after)| {
+        steps.push(end);
+        steps.extend(after);
+        steps
+    }))
+}
+
+fn schedule(steps: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Schedule> {
+    (config(), steps).prop_map(|(config, steps)| Schedule { config, steps })
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let roomy = Just(Limits {
+        waiters_per_key: 100,
+        waiters: 100,
+        held: 100,
+        in_flight_per_connection: 100,
+        tombstones: 100,
+        timers_per_tick: 100,
+    });
+    let tight = (1u32..5, 1u32..8, 1u32..4, 1u32..5, 0u32..4, 1u32..3).prop_map(
+        |(waiters_per_key, waiters, held, in_flight_per_connection, tombstones, timers_per_tick)| Limits {
+            waiters_per_key,
+            waiters,
+            held,
+            in_flight_per_connection,
+            tombstones,
+            timers_per_tick,
+        },
+    );
+    let plenty = Just((1, u64::MAX));
+    let short = (0u64..4, 0u64..8).prop_map(|(next, more)| (next, next + more));
+    let last_ones = (0u64..6).prop_map(|left| (u64::MAX - left, u64::MAX));
+    let tokens = prop_oneof![3 => plenty, 1 => short, 1 => last_ones];
+    (prop_oneof![roomy, tight], tokens, any::<[u64; 2]>()).prop_map(
+        |(limits, (next_token, token_ceiling), hash_seed)| Config {
+            limits,
+            hash_seed,
+            next_token,
+            token_ceiling,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let conn = 0..CONNECTIONS;
+    let key = prop::sample::select(KEYS.as_slice());
+    let owner = prop_oneof![8 => 0u64..4, 1 => Just(u64::MAX)];
+    let wait_secs = prop_oneof![2 => Just(0u8), 8 => 1u8..5, 1 => Just(255u8)];
+    let lease_secs = prop_oneof![8 => 1u8..5, 1 => Just(250u8)];
+    let late_ns = prop_oneof![
+        8 => Just(0u64),
+        2 => 1u64..3_000_000,
+        2 => (1u64..4).prop_map(|secs| secs * 1_000_000_000),
+    ];
+    let token = prop_oneof![
+        6 => Just(Token::Current),
+        2 => Just(Token::Told),
+        1 => Just(Token::Next),
+        1 => Just(Token::OfAnotherKey),
+    ];
+    prop_oneof![
+        24 => (conn.clone(), key.clone(), owner.clone(), wait_secs, lease_secs, late_ns).prop_map(
+            |(conn, key, owner, wait_secs, lease_secs, late_ns)| Step::Acquire {
+                conn, key, owner, wait_secs, lease_secs, late_ns,
+            },
+        ),
+        8 => (conn.clone(), key.clone(), token.clone())
+            .prop_map(|(conn, key, token)| Step::Release { conn, key, token }),
+        2 => (conn.clone(), key.clone(), owner.clone())
+            .prop_map(|(conn, key, owner)| Step::Cancel { conn, key, owner }),
+        2 => (conn.clone(), key.clone(), owner.clone())
+            .prop_map(|(conn, key, owner)| Step::Place { conn, key, owner }),
+        3 => (conn.clone(), key.clone(), owner).prop_map(|(conn, key, owner)| Step::Verify { conn, key, owner }),
+        2 => conn.prop_map(|conn| Step::Close { conn }),
+        2 => (key, token).prop_map(|(key, token)| Step::Undelivered { key, token }),
+        9 => time().prop_map(|time| Step::Pass { time }),
+        8 => Just(Step::Tick),
+        8 => Just(Step::Seal),
+        6 => Just(Step::Fate(Fate::Commit)),
+        5 => Just(Step::Drain),
+        3 => Just(Step::CatchUp),
+        1 => (1u64..4).prop_map(|by| Step::RaiseCeiling { by }),
+    ]
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    prop_oneof![
+        1 => Just(Time::Nanos(1)),
+        2 => (1u64..2_500).prop_map(|ms| Time::Nanos(ms * 1_000_000)),
+        4 => Just(Time::ToDeadline),
+        1 => Just(Time::JustBeforeDeadline),
+    ]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        Just(Fate::Commit),
+        (0usize..6).prop_map(|which| Fate::Refuse { which }),
+        (0usize..6).prop_map(|which| Fate::Unknown { which }),
+    ]
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "with {:?},", self.config)?;
+        self.steps.iter().try_for_each(|step| writeln!(out, "  {step:?}"))
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Acquire { conn, key, owner, wait_secs, lease_secs, late_ns } => write!(
+                out,
+                "connection {conn} acquires {} as {owner}, wait {wait_secs} s, lease {lease_secs} s, \
+                 received {late_ns} ns ago",
+                name(key)
+            ),
+            Self::Release { conn, key, token } => {
+                write!(out, "connection {conn} releases {}, token: {token:?}", name(key))
+            }
+            Self::Cancel { conn, key, owner } => {
+                write!(out, "connection {conn} cancels {owner} on {}", name(key))
+            }
+            Self::Place { conn, key, owner } => {
+                write!(out, "connection {conn} asks for the place of {owner} in {}", name(key))
+            }
+            Self::Verify { conn, key, owner } => {
+                write!(out, "connection {conn} verifies {owner} on {}", name(key))
+            }
+            Self::Close { conn } => write!(out, "connection {conn} closes, another takes its place"),
+            Self::Undelivered { key, token } => {
+                write!(out, "a grant of {} was not delivered, token: {token:?}", name(key))
+            }
+            Self::Pass { time: Time::Nanos(nanos) } => write!(out, "{nanos} ns pass"),
+            Self::Pass { time: Time::ToDeadline } => write!(out, "time passes up to the next deadline"),
+            Self::Pass { time: Time::JustBeforeDeadline } => {
+                write!(out, "time passes until just before the next deadline")
+            }
+            Self::Tick => write!(out, "tick"),
+            Self::Seal => write!(out, "seal"),
+            Self::Drain => write!(out, "drain the answers"),
+            Self::Fate(Fate::Commit) => write!(out, "the oldest batch commits"),
+            Self::Fate(Fate::Refuse { which }) => write!(out, "batch {which} of those in flight is refused"),
+            Self::Fate(Fate::Unknown { which }) => {
+                write!(out, "the fate of batch {which} of those in flight stays unknown")
+            }
+            Self::CatchUp => write!(out, "everything commits and is answered"),
+            Self::RaiseCeiling { by } => write!(out, "{by} more tokens may be given"),
+            Self::DrainServer => write!(out, "the server drains"),
+            Self::Retire => write!(out, "the engine retires"),
+        }
+    }
+}
