@@ -232,7 +232,9 @@ impl Ledger {
     /// The engine wants this batch in the log.
     pub(crate) fn sealed<'a>(&mut self, seq: Seq, effects: impl Iterator<Item = Effect<'a>>) {
         demand(&mut self.objections, !self.retired, || format!("batch {seq} of an engine out of office"));
-        demand(&mut self.objections, seq == self.last_seq + 1, || format!("batch {seq} after batch {}", self.last_seq));
+        demand(&mut self.objections, seq == self.last_seq + 1, || {
+            format!("batch {seq} after batch {}", self.last_seq)
+        });
         self.last_seq = seq;
         let effects = effects.map(|effect| self.own(effect)).collect::<Vec<_>>();
         for &effect in &effects {
@@ -261,7 +263,9 @@ impl Ledger {
         demand(&mut self.objections, self.last_token.checked_add(1) == Some(token), || {
             format!("FENCE: token {token} follows {}", self.last_token)
         });
-        demand(&mut self.objections, token <= self.ceiling, || format!("FENCE: token {token} is over the ceiling"));
+        demand(&mut self.objections, token <= self.ceiling, || {
+            format!("FENCE: token {token} is over the ceiling")
+        });
         self.last_token = token;
         self.grants.insert(token, grant);
     }
@@ -301,8 +305,12 @@ impl Ledger {
         }
         let (held, buried) = (self.held.len(), self.buried.len());
         let (most_held, most_buried) = (self.limits.held, self.limits.tombstones);
-        demand(&mut self.objections, held <= most_held as usize, || format!("{held} held locks, the limit is {most_held}"));
-        demand(&mut self.objections, buried <= most_buried as usize, || format!("{buried} tombstones, the limit is {most_buried}"));
+        demand(&mut self.objections, held <= most_held as usize, || {
+            format!("{held} held locks, the limit is {most_held}")
+        });
+        demand(&mut self.objections, buried <= most_buried as usize, || {
+            format!("{buried} tombstones, the limit is {most_buried}")
+        });
     }
 
     /// Does what any node does with a committed effect: to apply it, or to object.
@@ -331,7 +339,9 @@ impl Ledger {
                 self.buried.remove(&(owner, key)).is_some_and(|since| since + TOMBSTONE <= tick)
             }
         };
-        demand(&mut self.objections, fits, || format!("this effect does not fit the table: {}", effect(decision)));
+        demand(&mut self.objections, fits, || {
+            format!("this effect does not fit the table: {}", effect(decision))
+        });
     }
 
     fn take(&mut self, now: Nanos, key: Key, owner: u64, token: u64) {
@@ -394,9 +404,11 @@ impl Ledger {
                 if let Some(arrival) = self.answered_acquire(to, owner, own(key))
                     && !arrival.twin
                 {
-                    demand(&mut self.objections, arrival.wait_over <= now || arrival.wait_over == arrival.received, || {
-                        format!("LEASE: {} timed out for {owner} before its wait was over", name(key))
-                    });
+                    demand(
+                        &mut self.objections,
+                        arrival.wait_over <= now || arrival.wait_over == arrival.received,
+                        || format!("LEASE: {} timed out for {owner} before its wait was over", name(key)),
+                    );
                 }
             }
             Answer::Busy { owner, key } => {
@@ -419,7 +431,9 @@ impl Ledger {
             }
             Answer::Place { owner, place, waiters, key } => {
                 self.answered(to, Asked::Place { owner, key: own(key) });
-                demand(&mut self.objections, place <= waiters, || format!("REPLY: place {place} of {waiters}"));
+                demand(&mut self.objections, place <= waiters, || {
+                    format!("REPLY: place {place} of {waiters}")
+                });
             }
             Answer::Verified { token, owner, key } => {
                 let key = own(key);

@@ -258,7 +258,9 @@ impl Lockstep {
         let engine = [stats.held, stats.waiters, stats.tombstones];
         let model = [self.model.held(), self.model.waiting(), self.model.buried()].map(|count| count as u64);
         if engine != model && !self.retired {
-            return Err(format!("locks, waiters, tombstones: the engine has {engine:?}, the model {model:?}"));
+            return Err(format!(
+                "locks, waiters, tombstones: the engine has {engine:?}, the model {model:?}"
+            ));
         }
         Ok(())
     }
@@ -356,9 +358,24 @@ fn schedules_reach_every_effect_and_answer() {
         }
     }
     let all = [
-        "bury", "busy", "close overloaded", "close unknown", "expire", "expire and hand off", "forget", "grant",
-        "granted", "not held", "not leader", "place", "release", "release and hand off", "released", "timed out",
-        "verified", "verified busy",
+        "bury",
+        "busy",
+        "close overloaded",
+        "close unknown",
+        "expire",
+        "expire and hand off",
+        "forget",
+        "grant",
+        "granted",
+        "not held",
+        "not leader",
+        "place",
+        "release",
+        "release and hand off",
+        "released",
+        "timed out",
+        "verified",
+        "verified busy",
     ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
 }

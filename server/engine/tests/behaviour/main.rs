@@ -10,3 +10,4 @@ mod matrix;
 mod model;
 mod scene;
 mod schedule;
+mod stories;

@@ -249,7 +249,8 @@ impl Model {
             self.say_in_turn(conn, key, busy);
         } else if held && wait_secs == 0 {
             self.say_in_turn(conn, key, timed_out);
-        } else if self.drained || self.pending_acquires(conn) >= self.limits.in_flight_per_connection as usize {
+        } else if self.drained || self.pending_acquires(conn) >= self.limits.in_flight_per_connection as usize
+        {
             self.say_in_turn(conn, key, busy);
         } else if self.out_of_tokens() {
             self.say_in_turn(conn, key, busy);
@@ -357,7 +358,11 @@ impl Model {
                 Kind::Wait => {
                     let index = self.waiters.iter().position(|waiter| waiter.wait == timer).unwrap();
                     let waiter = self.waiters.remove(index);
-                    self.say(waiter.conn, waiter.key, Answer::TimedOut { owner: waiter.owner, key: waiter.key });
+                    self.say(
+                        waiter.conn,
+                        waiter.key,
+                        Answer::TimedOut { owner: waiter.owner, key: waiter.key },
+                    );
                 }
                 Kind::Lease => {
                     let (&key, _) = self.locks.iter().find(|(_, lock)| lock.lease == Some(timer)).unwrap();
@@ -379,7 +384,8 @@ impl Model {
         }
         for effect in effects {
             match effect {
-                Effect::Grant { key, token, lease_secs, .. } | Effect::HandOff { key, token, lease_secs, .. } => {
+                Effect::Grant { key, token, lease_secs, .. }
+                | Effect::HandOff { key, token, lease_secs, .. } => {
                     let lease = self.timer(now, Kind::Lease, u16::from(lease_secs));
                     if let Some(lock) = self.locks.get_mut(key)
                         && lock.token == token

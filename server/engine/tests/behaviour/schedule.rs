@@ -20,21 +20,53 @@ pub(crate) const CONNECTIONS: usize = 4;
 /// One thing that happens.
 #[derive(Clone)]
 pub(crate) enum Step {
-    Acquire { conn: usize, key: Key, owner: u64, wait_secs: u8, lease_secs: u8, late_ns: u64 },
-    Release { conn: usize, key: Key, token: Token },
-    Cancel { conn: usize, key: Key, owner: u64 },
-    Place { conn: usize, key: Key, owner: u64 },
-    Verify { conn: usize, key: Key, owner: u64 },
-    Close { conn: usize },
-    Undelivered { key: Key, token: Token },
-    Pass { time: Time },
+    Acquire {
+        conn: usize,
+        key: Key,
+        owner: u64,
+        wait_secs: u8,
+        lease_secs: u8,
+        late_ns: u64,
+    },
+    Release {
+        conn: usize,
+        key: Key,
+        token: Token,
+    },
+    Cancel {
+        conn: usize,
+        key: Key,
+        owner: u64,
+    },
+    Place {
+        conn: usize,
+        key: Key,
+        owner: u64,
+    },
+    Verify {
+        conn: usize,
+        key: Key,
+        owner: u64,
+    },
+    Close {
+        conn: usize,
+    },
+    Undelivered {
+        key: Key,
+        token: Token,
+    },
+    Pass {
+        time: Time,
+    },
     Tick,
     Seal,
     Drain,
     Fate(Fate),
     /// Everything decided commits and is answered.
     CatchUp,
-    RaiseCeiling { by: u64 },
+    RaiseCeiling {
+        by: u64,
+    },
     DrainServer,
     Retire,
 }
