@@ -281,3 +281,74 @@ impl<D: Direction> Decoder<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What an open frame may occupy: the vector doubles on its way to 193 bytes.
+    const MOST_CAPACITY: usize = 2 * MAX_FRAME_BYTES;
+
+    /// Feeds `pieces` and checks after each what is held.
+    fn assert_bounded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) {
+        let mut decoder = Decoder::<ClientToServer>::new(Extension::On);
+        for piece in pieces {
+            let outcome = decoder.feed(piece, |_| ());
+            assert!(decoder.open.len() <= MAX_FRAME_BYTES);
+            assert!(decoder.open.capacity() <= MOST_CAPACITY);
+            if outcome.is_err() || !decoder.is_mid_frame() {
+                assert_eq!(decoder.open.capacity(), 0);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_stream_makes_it_hold_more_than_one_frame(
+            // `R` and a line feed often, so that frames open and close.
+            stream in prop::collection::vec(prop_oneof![Just(b'R'), Just(b'\n'), any::<u8>()], 0..2_000),
+            piece in 1..500_usize,
+        ) {
+            assert_bounded(stream.chunks(piece));
+        }
+    }
+
+    #[test]
+    fn a_large_read_leaves_nothing_large_behind() {
+        let frames = b"R\0\0\0\0\0\0\0\x01key\n".repeat(5_000);
+        for cut in 0..30 {
+            let (first, rest) = frames.split_at(cut);
+            assert_bounded([first, rest]);
+            assert_bounded([first, &rest[..rest.len() - 5]]);
+            assert_bounded([first, rest, &first[..cut.min(5)]]);
+        }
+        assert_bounded(frames.chunks(7));
+    }
+
+    #[test]
+    fn the_longest_open_frame_is_held_and_the_next_byte_ends_it() {
+        for piece in [1, 7, 191, 192] {
+            let mut decoder = Decoder::<ServerToClient>::new(Extension::Off);
+            for bytes in [b'L'; 192].chunks(piece) {
+                assert_eq!(decoder.feed(bytes, |_| ()), Ok(()));
+            }
+            assert_eq!(decoder.open.len(), MAX_FRAME_BYTES);
+            assert_eq!(decoder.feed(b"x", |_| ()), Err(Malformed::LineTooLong));
+        }
+    }
+
+    #[test]
+    fn every_op_that_a_direction_lacks_is_refused_at_its_byte() {
+        fn taken<D: Direction>(extension: Extension) -> String {
+            let taken =
+                |op: &u8| Decoder::<D>::new(extension).feed(&[*op], |_| ()) != Err(Malformed::BadOp(*op));
+            (0..=u8::MAX).filter(|op| *op != b'\n').filter(taken).map(char::from).collect()
+        }
+        assert_eq!(taken::<ClientToServer>(Extension::Off), "AR");
+        assert_eq!(taken::<ClientToServer>(Extension::On), "ACPRV");
+        assert_eq!(taken::<ServerToClient>(Extension::Off), "ABELMNRT");
+        assert_eq!(taken::<ServerToClient>(Extension::On), "ABEGLMNPRT");
+    }
+}

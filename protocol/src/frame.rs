@@ -205,3 +205,22 @@ fn end(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
     out.push(b'\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_no_frame_can_carry_is_written_as_not_known() {
+        let written = |address: &str| {
+            let mut out = Vec::new();
+            ServerFrame::Moved { address }.encode(&mut out);
+            ServerFrame::Leader { address }.encode(&mut out);
+            out
+        };
+        let longest = "h".repeat(191);
+        assert_eq!(written(&longest), format!("M{longest}\nL{longest}\n").into_bytes());
+        assert_eq!(written(&"h".repeat(192)), b"M\nL\n");
+        assert_eq!(written("a:1\nEbad_key"), b"M\nL\n");
+    }
+}

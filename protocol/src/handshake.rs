@@ -101,7 +101,8 @@ pub enum BadHandshake {
 impl<'a> Greeting<'a> {
     /// Appends the line to `out`, LF included.
     ///
-    /// An address that does not fit is left out: clients then match hints literally.
+    /// An address that is empty or does not fit is left out: clients then match
+    /// hints literally.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut line = String::from(WORD);
         if let Some(domain) = self.domain {
@@ -115,7 +116,7 @@ impl<'a> Greeting<'a> {
         }
         if let Some(address) = self.own_address {
             let room = MAX_GREETING_BYTES.saturating_sub(line.len() + ";self=".len() + 1 + self.nonce.len());
-            if address.len() <= room && address.bytes().all(is_value_byte) {
+            if (1..=room).contains(&address.len()) && address.bytes().all(is_value_byte) {
                 line += &format!(";self={address}");
             }
         }
@@ -159,7 +160,8 @@ impl<'a> Greeting<'a> {
                 "self" => {
                     set(&mut greeting.own_address, "self", Some(value).filter(|value| !value.is_empty()))?;
                 }
-                "ext" => greeting.extension = value == "1",
+                // One field an extension: a later server may announce several.
+                "ext" => greeting.extension |= value == "1",
                 _ => {}
             }
         }
@@ -296,6 +298,10 @@ mod tests {
         let fits = "h".repeat(256 - "TICKETING/1;self= n".len());
         let greeting = Greeting { own_address: Some(&fits), nonce: "n", ..Greeting::default() };
         assert_eq!(line(&greeting).len(), 256);
+        for unfit in ["", "two words:1", "a;ext=1:1", "caf\u{e9}:1"] {
+            let greeting = Greeting { own_address: Some(unfit), nonce: "n", ..Greeting::default() };
+            assert_eq!(line(&greeting), b"TICKETING/1 n", "{unfit:?}");
+        }
     }
 
     #[test]
