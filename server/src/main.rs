@@ -1,1 +1,78 @@
-fn main() {}
+//! The `ticketing-server` process.
+
+mod process;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use ticketing_server::config::{Invocation, invocation};
+use ticketing_server::{Config, Server};
+use tokio::runtime::{Builder, Runtime};
+use tracing::{error, info};
+
+use process::{Signal, Signals};
+
+/// A setting that is wrong; the same code as for a flag that is.
+const WRONG_SETTING: u8 = 2;
+
+fn main() -> ExitCode {
+    let config = match invocation() {
+        Ok(Invocation::Serve(config)) => config,
+        Ok(Invocation::Print(page)) => return print(&page),
+        Err(error) => return refuse(&error.to_string(), WRONG_SETTING),
+    };
+    process::init_log(config.log_format, config.log_level);
+    process::raise_open_files(config.limits.connections);
+    let runtime = match runtime(&config) {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&format!("the threads that serve could not be started: {error}"), 1),
+    };
+    let outcome = runtime.block_on(serve(*config));
+    // A write to a disk that hangs holds nobody up.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => refuse(&problem, 1),
+    }
+}
+
+fn runtime(config: &Config) -> std::io::Result<Runtime> {
+    let threads = config.threads.get().into();
+    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.worker_threads(threads).max_blocking_threads(4).enable_all().build()
+}
+
+async fn serve(config: Config) -> Result<(), String> {
+    // Before anybody can know that the server runs.
+    let mut signals = Signals::catch().map_err(|error| format!("signals cannot be caught: {error}"))?;
+    let mut server = Server::start(config).await.map_err(|error| error.to_string())?;
+    loop {
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            () = server.failed() => return Err("the server failed; see the log".to_owned()),
+        };
+        match signal {
+            Signal::Reload => match server.reload() {
+                Ok(()) => info!("reloaded the client token and the certificate"),
+                Err(error) => error!(%error, "reload failed, the old client token and certificate stay"),
+            },
+            Signal::Stop => break,
+        }
+    }
+    info!("stopping: new acquires are refused, releases are served for a moment (a second signal ends that)");
+    server.shutdown(async move { while signals.next().await != Signal::Stop {} }).await;
+    Ok(())
+}
+
+fn print(page: &str) -> ExitCode {
+    match std::io::stdout().write_all(page.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn refuse(problem: &str, code: u8) -> ExitCode {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "error: {problem}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,181 @@
+//! The admin pages: health, status, metrics. Small answers over HTTP, on an
+//! address of their own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::driver::Published;
+use crate::hub::{Hub, Phase};
+use crate::metrics;
+
+/// Connections at one time; more wait.
+const MAX_CONNECTIONS: usize = 64;
+
+/// After this a connection is cut, whatever it is at.
+const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+
+/// What the pages tell about.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    hub: Arc<Hub>,
+    published: Published,
+    started: Instant,
+}
+
+impl Admin {
+    pub(crate) fn new(hub: Arc<Hub>, published: Published) -> Self {
+        Self { hub, published, started: Instant::now() }
+    }
+
+    /// What keeps it from granting, if anything does.
+    fn obstacle(&self) -> Option<&'static str> {
+        match *self.hub.phase.borrow() {
+            _ if self.hub.driver.is_closed() => Some("failed"),
+            Phase::Grace => Some("waiting until old leases have run out"),
+            Phase::Draining | Phase::Ending => Some("shutting down"),
+            Phase::Serving if self.published.read().out_of_tokens => {
+                Some("the data directory cannot be written, and the reserved tokens are used up")
+            }
+            Phase::Serving => None,
+        }
+    }
+}
+
+/// Serves the pages for ever.
+pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+    let pages = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/metrics", get(metrics_page))
+        .with_state(admin);
+    let listener = Bounded { listener, room: Arc::new(Semaphore::new(MAX_CONNECTIONS)) };
+    // It ends only with the process.
+    let _ = axum::serve(listener, pages).await;
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(admin): State<Admin>) -> impl IntoResponse {
+    match admin.obstacle() {
+        None => (StatusCode::OK, "ready\n".to_owned()),
+        Some(obstacle) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {obstacle}\n")),
+    }
+}
+
+async fn status(State(admin): State<Admin>) -> Json<Value> {
+    let (hub, report) = (&admin.hub, admin.published.read());
+    let (counters, limits) = (&hub.counters, &hub.limits);
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "mode": "single",
+        "ready": admin.obstacle().is_none(),
+        "obstacle": admin.obstacle(),
+        "uptime_seconds": admin.started.elapsed().as_secs(),
+        "domain": hub.domain.to_string(),
+        "connections": {
+            "open": counters.connections.get(),
+            "unauthenticated": counters.unauthenticated.get(),
+            "max": limits.connections,
+            "max_unauthenticated": limits.unauthenticated,
+        },
+        "locks": { "held": report.engine.held, "max_held": limits.engine.held },
+        "waiters": {
+            "waiting": report.engine.waiters,
+            "max": limits.engine.waiters,
+            "max_per_key": limits.engine.waiters_per_key,
+        },
+        "tombstones": { "standing": report.engine.tombstones, "max": limits.engine.tombstones },
+        // As text: JSON readers lose digits of such numbers.
+        "tokens": {
+            "next": report.next_token.to_string(),
+            "reserved_up_to": report.token_ceiling.to_string(),
+        },
+    }))
+}
+
+async fn metrics_page(State(admin): State<Admin>) -> impl IntoResponse {
+    let page = metrics::render(&admin.hub, &admin.published.read());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
+}
+
+/// A listener that takes no more than so many connections at a time.
+struct Bounded {
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+}
+
+impl axum::serve::Listener for Bounded {
+    type Io = Brief;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Brief, SocketAddr) {
+        // Nobody closes the semaphore.
+        let place = Arc::clone(&self.room).acquire_owned().await.ok();
+        let (tcp, peer) = axum::serve::Listener::accept(&mut self.listener).await;
+        (Brief { tcp, end: Box::pin(sleep(LONGEST_CONNECTION)), _place: place }, peer)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection whose time is limited.
+struct Brief {
+    tcp: TcpStream,
+    end: Pin<Box<Sleep>>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Brief {
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.end.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for Brief {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        Pin::new(&mut self.tcp).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Brief {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        Pin::new(&mut self.tcp).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

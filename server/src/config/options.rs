@@ -1,0 +1,299 @@
+//! Every setting, as it is written: flag, environment variable, line of a file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::{Config, ConfigError};
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ticketing-server",
+    version,
+    about = "The Ticketing lock server: FIFO locks with leases and fencing tokens",
+    long_about = "The Ticketing lock server: FIFO locks with leases and fencing tokens.\n\n\
+        With no options it serves this machine on 127.0.0.1:5225, in memory, without a token.\n\
+        Every setting is a flag, an environment variable, or a line of the file named by --config;\n\
+        where one is given twice, the flag wins over the environment, and both over the file.",
+    after_long_help = EXAMPLES
+)]
+struct CommandLine {
+    /// Read settings from this TOML file; its keys are the flags without the dashes in front
+    #[arg(long, env = "TICKETING_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Try it on this machine:
+    ticketing-server
+
+  Serve a network, with a token, with TLS, and with tokens that keep growing over restarts:
+    head -c 32 /dev/urandom | base64 > token
+    ticketing-server --listen 0.0.0.0:5225 --client-token-file token \\
+        --tls-cert chain.pem --tls-key key.pem --data-dir /var/lib/ticketing
+
+  Health checks and metrics on http://127.0.0.1:9225 (/healthz /readyz /status /metrics):
+    ticketing-server --admin 127.0.0.1:9225
+
+  Change the token without a restart: write the new token as a second line of the file,
+  send SIGHUP, give the new token to every client, remove the old line, send SIGHUP again:
+    kill -HUP $(pidof ticketing-server)
+
+Signals:
+  SIGTERM, SIGINT  refuse new acquires, go on serving releases for a moment, then exit (0)
+  SIGHUP           read the token file and the certificate again";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print a page of the documentation that is made from the code
+    #[command(hide = true)]
+    Docs {
+        #[arg(value_enum)]
+        page: Page,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Page {
+    /// docs/settings.md
+    Settings,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Serve.
+    Serve(Box<Config>),
+    /// Print this page and end.
+    Print(String),
+}
+
+/// Reads the command line, the environment and the file that they name.
+/// `--help`, `--version` and a command line that makes no sense end the process.
+///
+/// # Errors
+/// [`ConfigError`] says which setting is wrong and what to do about it.
+pub fn invocation() -> Result<Invocation, ConfigError> {
+    let matches = command().get_matches();
+    let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Some(Command::Docs { page: Page::Settings }) = line.command {
+        return Ok(Invocation::Print(super::settings_page()));
+    }
+    let file = line.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
+    let token = std::env::var_os(super::CLIENT_TOKEN_VARIABLE);
+    let config = Config::new(line.options.or(file), token.map(std::ffi::OsString::into_encoded_bytes))?;
+    Ok(Invocation::Serve(Box::new(config)))
+}
+
+/// The command line's grammar, with the defaults told in its help: for manuals and completions.
+#[must_use]
+pub fn command() -> clap::Command {
+    let defaults = Options::defaults().texts();
+    CommandLine::command().mut_args(|arg| match (defaults.get(arg.get_id().as_str()), arg.get_help()) {
+        (Some(default), Some(help)) => {
+            let help = format!("{help} [default: {default}]");
+            arg.help(help)
+        }
+        _ => arg,
+    })
+}
+
+/// The settings that may be given; `None`: not given.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Options {
+    /// Serve clients on this address, `IP:PORT`; port 0 takes a free one, and the log line `listening` tells it
+    #[arg(long, env = "TICKETING_LISTEN", value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// The address at which clients reach this server, `HOST:PORT`, as it names itself to them; by default
+    /// the address at which they came in
+    #[arg(long, env = "TICKETING_ADVERTISE", value_name = "ADDR")]
+    pub advertise: Option<String>,
+
+    /// Clients must know the token in this file: a line of at least 16 bytes; a second line is a second
+    /// token, while one replaces the other
+    #[arg(long, env = "TICKETING_CLIENT_TOKEN_FILE", value_name = "FILE")]
+    pub client_token_file: Option<PathBuf>,
+    /// Serve other machines without a token: whoever reaches the port can take and release every lock
+    #[arg(long, env = "TICKETING_INSECURE_NO_AUTH", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub insecure_no_auth: Option<bool>,
+    /// Speak TLS, with this certificate chain (PEM)
+    #[arg(long, env = "TICKETING_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate (PEM)
+    #[arg(long, env = "TICKETING_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Keep the fencing domain and the token counter in this folder, so that tokens grow over restarts
+    /// whatever the clock says; without it they come from the wall clock
+    #[arg(long, env = "TICKETING_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Seconds after the start in which clients are told to wait: a restart forgets who holds what, and with
+    /// the longest lease in use here, no lease of the last run is still running when the first lock is given
+    #[arg(long, env = "TICKETING_RESTART_GRACE", value_name = "SECS")]
+    pub restart_grace: Option<u16>,
+
+    /// Serve /healthz, /readyz, /status and /metrics over HTTP on this address, `IP:PORT`
+    #[arg(long, env = "TICKETING_ADMIN", value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Let --admin be an address that other machines reach; its pages need no token
+    #[arg(long, env = "TICKETING_ADMIN_ALLOW_REMOTE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub admin_allow_remote: Option<bool>,
+    /// How log lines on standard error are written
+    #[arg(
+        long,
+        env = "TICKETING_LOG_FORMAT",
+        value_enum,
+        hide_possible_values = true,
+        value_name = "text|json"
+    )]
+    pub log_format: Option<LogFormat>,
+    /// The least important lines that are logged
+    #[arg(
+        long,
+        env = "TICKETING_LOG_LEVEL",
+        value_enum,
+        hide_possible_values = true,
+        value_name = "error|warn|info|debug|trace"
+    )]
+    pub log_level: Option<LogLevel>,
+    /// Threads that serve connections; one is best until TLS or the number of clients fills it
+    #[arg(long, env = "TICKETING_THREADS", value_name = "N")]
+    pub threads: Option<u16>,
+
+    /// Connections at one time; one more is told `too_many_connections`
+    #[arg(long, env = "TICKETING_MAX_CONNECTIONS", value_name = "N")]
+    pub max_connections: Option<u32>,
+    /// Connections at one time that have not authenticated yet; one more is told `too_many_connections`
+    #[arg(long, env = "TICKETING_MAX_UNAUTHENTICATED", value_name = "N")]
+    pub max_unauthenticated: Option<u32>,
+    /// Requests of one connection without an answer; an acquire above is answered busy, for others the server
+    /// stops reading that connection until it is below
+    #[arg(long, env = "TICKETING_MAX_IN_FLIGHT", value_name = "N")]
+    pub max_in_flight: Option<u32>,
+    /// Waiting acquires of one key; one more is answered busy
+    #[arg(long, env = "TICKETING_MAX_WAITERS_PER_KEY", value_name = "N")]
+    pub max_waiters_per_key: Option<u32>,
+    /// Waiting acquires of all keys; one more is answered busy
+    #[arg(long, env = "TICKETING_MAX_WAITERS", value_name = "N")]
+    pub max_waiters: Option<u32>,
+    /// Locks held at one time; an acquire of one more is answered busy
+    #[arg(long, env = "TICKETING_MAX_HELD", value_name = "N")]
+    pub max_held: Option<u32>,
+    /// Verified refusals that are remembered, each for 10 minutes; a verify that needs one more ends its
+    /// connection as `overloaded`
+    #[arg(long, env = "TICKETING_MAX_TOMBSTONES", value_name = "N")]
+    pub max_tombstones: Option<u32>,
+    /// Bytes of answers that a connection may leave unread; above, the server stops reading it, and after
+    /// 5 seconds without progress ends it as `overloaded`
+    #[arg(long, env = "TICKETING_MAX_UNREAD_OUTPUT", value_name = "BYTES")]
+    pub max_unread_output: Option<u32>,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The least important lines that are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What stops the server or a part of it.
+    Error,
+    /// What an operator should look at.
+    Warn,
+    /// Start, stop and what changes the server.
+    Info,
+    /// Every connection.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Options {
+    /// The values that hold where nothing is given.
+    #[must_use]
+    pub fn defaults() -> Self {
+        let engine = ticketing_engine::Limits::default();
+        Self {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], ticketing_protocol::limits::DEFAULT_PORT))),
+            insecure_no_auth: Some(false),
+            restart_grace: Some(0),
+            admin_allow_remote: Some(false),
+            log_format: Some(LogFormat::Text),
+            log_level: Some(LogLevel::Info),
+            threads: Some(1),
+            max_connections: Some(10_000),
+            max_unauthenticated: Some(1_024),
+            max_in_flight: Some(engine.in_flight_per_connection),
+            max_waiters_per_key: Some(engine.waiters_per_key),
+            max_waiters: Some(engine.waiters),
+            max_held: Some(engine.held),
+            max_tombstones: Some(engine.tombstones),
+            max_unread_output: Some(1024 * 1024),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a file of settings.
+    ///
+    /// # Errors
+    /// [`ConfigError::File`] with the name of the file and, where it can be read, the line.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let wrong = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// These settings, and those of `lower` where none is given here.
+    #[must_use]
+    pub fn or(self, lower: Self) -> Self {
+        Self {
+            listen: self.listen.or(lower.listen),
+            advertise: self.advertise.or(lower.advertise),
+            client_token_file: self.client_token_file.or(lower.client_token_file),
+            insecure_no_auth: self.insecure_no_auth.or(lower.insecure_no_auth),
+            tls_cert: self.tls_cert.or(lower.tls_cert),
+            tls_key: self.tls_key.or(lower.tls_key),
+            data_dir: self.data_dir.or(lower.data_dir),
+            restart_grace: self.restart_grace.or(lower.restart_grace),
+            admin: self.admin.or(lower.admin),
+            admin_allow_remote: self.admin_allow_remote.or(lower.admin_allow_remote),
+            log_format: self.log_format.or(lower.log_format),
+            log_level: self.log_level.or(lower.log_level),
+            threads: self.threads.or(lower.threads),
+            max_connections: self.max_connections.or(lower.max_connections),
+            max_unauthenticated: self.max_unauthenticated.or(lower.max_unauthenticated),
+            max_in_flight: self.max_in_flight.or(lower.max_in_flight),
+            max_waiters_per_key: self.max_waiters_per_key.or(lower.max_waiters_per_key),
+            max_waiters: self.max_waiters.or(lower.max_waiters),
+            max_held: self.max_held.or(lower.max_held),
+            max_tombstones: self.max_tombstones.or(lower.max_tombstones),
+            max_unread_output: self.max_unread_output.or(lower.max_unread_output),
+        }
+    }
+
+    /// The settings that are given, by the name of their field, as a user would write them.
+    pub(super) fn texts(&self) -> std::collections::BTreeMap<String, String> {
+        let table = toml::Table::try_from(self).unwrap_or_default();
+        let text = |value: toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        table.into_iter().map(|(name, value)| (name.replace('-', "_"), text(value))).collect()
+    }
+}

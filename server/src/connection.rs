@@ -1,0 +1,149 @@
+//! The life of a connection: TLS, handshake, session. Each has its own task, so
+//! that nothing that a client does or leaves undone holds the accept loop up.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use socket2::{SockRef, TcpKeepalive};
+use ticketing_protocol::Reason;
+use ticketing_protocol::limits::{HANDSHAKE_TIMEOUT, REFUSAL_DELAY};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use crate::conn::Conn;
+use crate::counters::Counted;
+use crate::farewell::refuse;
+use crate::handshake::{Admitted, Refused, admit};
+use crate::hub::{Current, Hub, Phase};
+use crate::session::Session;
+
+/// A connection that was accepted and does not know anything yet.
+pub(crate) struct Newcomer {
+    pub(crate) peer: SocketAddr,
+    pub(crate) accepted: Instant,
+    /// Its place among all connections.
+    pub(crate) slot: Counted,
+    /// Its place among those that have not authenticated yet.
+    pub(crate) waiting: Counted,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(tcp: TcpStream, newcomer: Newcomer, hub: Arc<Hub>) {
+    if let Err(error) = tune(&tcp) {
+        debug!(peer = %newcomer.peer, %error, "the connection ended before it began");
+        return;
+    }
+    let Ok(local) = tcp.local_addr() else { return };
+    let own_address = hub.advertise.clone().unwrap_or_else(|| local.to_string());
+    let current = hub.credentials.current();
+    let Some(tls) = current.tls.clone() else {
+        return converse(tcp, newcomer, hub, current, own_address).await;
+    };
+    let handshake = TlsAcceptor::from(tls).accept(tcp);
+    let problem = match timeout_at(newcomer.accepted + HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(Ok(stream)) => return converse(stream, newcomer, hub, current, own_address).await,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it took too long".to_owned(),
+    };
+    hub.counters.tls_failures.add(1);
+    if hub.may_log_refusal() {
+        warn!(peer = %newcomer.peer, problem, "a TLS handshake failed (a client without TLS, or one that does not trust the certificate?)");
+    }
+}
+
+/// A peer that vanished without a word is noticed within about 10 seconds.
+fn tune(tcp: &TcpStream) -> std::io::Result<()> {
+    use std::time::Duration;
+
+    let socket = SockRef::from(tcp);
+    socket.set_tcp_nodelay(true)?;
+    let keep_alive =
+        TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(2));
+    #[cfg(not(target_os = "windows"))]
+    let keep_alive = keep_alive.with_retries(3);
+    socket.set_tcp_keepalive(&keep_alive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(10)))?;
+    Ok(())
+}
+
+/// Why a client is refused, and after what pause.
+enum Refusal {
+    AtOnce(Reason),
+    AfterAPause(Reason),
+    /// There is nobody to refuse.
+    Gone,
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    newcomer: Newcomer,
+    hub: Arc<Hub>,
+    current: Current,
+    own_address: String,
+) {
+    let Newcomer { peer, accepted, slot, waiting } = newcomer;
+    let reason = match welcome(&mut stream, &hub, &current, &own_address, accepted).await {
+        Ok(admitted) => {
+            drop((waiting, current));
+            hub.counters.authenticated.add(1);
+            let conn = Arc::new(Conn::new(hub.next_conn(), admitted.extension));
+            debug!(%peer, conn = conn.id.0, extension = ?admitted.extension, "a session begins");
+            let stopping = reached(&hub, Phase::Ending);
+            let session = Session::new(stream, conn, Arc::clone(&hub), &own_address);
+            session.run(admitted.pipelined, stopping).await;
+            debug!(%peer, "a session ended");
+            drop(slot);
+            return;
+        }
+        Err(Refusal::Gone) => return,
+        Err(Refusal::AtOnce(reason)) => reason,
+        Err(Refusal::AfterAPause(reason)) => {
+            if reason == Reason::AuthFailed && hub.may_log_refusal() {
+                warn!(%peer, "a client did not prove that it knows the client token (more such lines are left out for a while)");
+            }
+            // Published clients come back without a pause.
+            sleep(REFUSAL_DELAY).await;
+            reason
+        }
+    };
+    hub.counters.errors(reason).add(1);
+    refuse(stream, reason).await;
+}
+
+/// The handshake, if the server takes clients at all.
+async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    hub: &Hub,
+    current: &Current,
+    own_address: &str,
+    accepted: Instant,
+) -> Result<Admitted, Refusal> {
+    if *hub.phase.borrow() >= Phase::Draining {
+        return Err(Refusal::AtOnce(Reason::ShuttingDown));
+    }
+    let deadline = accepted + HANDSHAKE_TIMEOUT;
+    let admitted = tokio::select! {
+        biased;
+        admitted = admit(stream, hub.domain, own_address, &current.tokens, deadline) => admitted,
+        () = reached(hub, Phase::Ending) => return Err(Refusal::AtOnce(Reason::ShuttingDown)),
+    };
+    match admitted {
+        Ok(_) if *hub.phase.borrow() == Phase::Grace => Err(Refusal::AfterAPause(Reason::NotActive)),
+        Ok(admitted) => Ok(admitted),
+        Err(Refused::Wrong) => Err(Refusal::AfterAPause(Reason::AuthFailed)),
+        Err(Refused::Gone) => Err(Refusal::Gone),
+    }
+}
+
+/// Waits until the server is in this phase.
+fn reached(hub: &Hub, phase: Phase) -> impl Future<Output = ()> + use<> {
+    let mut phases = hub.phase.subscribe();
+    async move {
+        // If nobody can change the phase any more, the process is ending anyway.
+        let _ = phases.wait_for(|&now| now >= phase).await;
+    }
+}

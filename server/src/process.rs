@@ -1,0 +1,110 @@
+//! What belongs to the process and not to the server: log, signals, limits.
+
+use std::io::{self, IsTerminal as _};
+
+use ticketing_server::config::{LogFormat, LogLevel};
+use tracing::{Level, warn};
+
+/// Sends log lines to standard error.
+pub(crate) fn init_log(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Trace => Level::TRACE,
+    };
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false);
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
+}
+
+/// Descriptors beside those of connections: listeners, files, the runtime's own.
+#[cfg(unix)]
+const OTHER_FILES: u64 = 64;
+
+/// Takes as many open files as the connections need, where the system allows it.
+#[cfg(unix)]
+pub(crate) fn raise_open_files(connections: u32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let wanted = u64::from(connections) + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    let Some(current) = limit.current.filter(|&current| current < wanted) else {
+        return;
+    };
+    let reachable = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(reachable), ..limit });
+    let open_files = if raised.is_ok() { reachable } else { current };
+    if open_files < wanted {
+        warn!(
+            open_files,
+            wanted,
+            "the limit of open files (ulimit -n) is below --max-connections: fewer connections than that can be open"
+        );
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn raise_open_files(_connections: u32) {}
+
+/// What the process is told by a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGTERM, SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
+/// The signals that the process listens for.
+#[cfg(unix)]
+pub(crate) struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    pub(crate) fn catch() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Stop,
+            _ = self.hangup.recv() => Signal::Reload,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) struct Signals(());
+
+#[cfg(not(unix))]
+impl Signals {
+    pub(crate) fn catch() -> io::Result<Self> {
+        Ok(Self(()))
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => Signal::Stop,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}

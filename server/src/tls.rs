@@ -1,0 +1,95 @@
+//! The server's certificate.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::config::TlsFiles;
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read as what it should be.
+    #[error("{}: no {what} could be read from it: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        what: &'static str,
+        /// What is wrong.
+        source: pem::Error,
+    },
+    /// No certificate at all.
+    #[error("{}: there is no certificate (BEGIN CERTIFICATE) in it", .0.display())]
+    NoCertificate(PathBuf),
+    /// The two files do not belong together, or are of a kind that is not known.
+    #[error("{} and {}: {source}", cert.display(), key.display())]
+    Pair {
+        /// File of the chain.
+        cert: PathBuf,
+        /// File of the key.
+        key: PathBuf,
+        /// What is wrong.
+        source: rustls::Error,
+    },
+}
+
+/// Reads the files and makes what a connection needs of them.
+///
+/// # Errors
+/// [`TlsError`] names the file and says what is wrong with it.
+pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let TlsFiles { cert, key } = files;
+    let file = |path: &Path, what| {
+        let path = path.to_owned();
+        move |source| TlsError::File { path, what, source }
+    };
+    let chain = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(file(cert, "certificate chain (PEM)"))?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate(cert.clone()));
+    }
+    let private = PrivateKeyDer::from_pem_file(key).map_err(file(key, "private key (PEM)"))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
+        .map_err(|source| TlsError::Pair { cert: cert.clone(), key: key.clone(), source })?;
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn each_fault_names_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cert, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+        let files = TlsFiles { cert: cert.clone(), key: key.clone() };
+        let refused = |path: &Path, what: &str| {
+            let error = load(&files).unwrap_err().to_string();
+            assert!(error.contains(path.to_str().unwrap()) && error.contains(what), "{error}");
+        };
+        refused(&cert, "No such file");
+        fs::write(&cert, "not PEM at all").unwrap();
+        refused(&cert, "no certificate");
+
+        let ours = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(&cert, ours.cert.pem()).unwrap();
+        refused(&key, "No such file");
+        fs::write(&key, ours.cert.pem()).unwrap();
+        refused(&key, "private key");
+        let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(&key, other.signing_key.serialize_pem()).unwrap();
+        refused(&key, "key");
+        fs::write(&key, ours.signing_key.serialize_pem()).unwrap();
+        assert!(load(&files).is_ok());
+    }
+}
