@@ -1,1 +1,89 @@
-fn main() {}
+//! `ticketing`: the command line of the lock service.
+//!
+//! `args` says what can be asked for; one module for each command does it;
+//! `exit` and `failure` say how it ended.
+
+mod acquire;
+mod args;
+mod bench;
+mod connect;
+mod documents;
+mod duration;
+mod exit;
+mod failure;
+mod grant;
+mod group;
+mod guard;
+mod lock;
+mod output;
+mod ping;
+mod signals;
+mod supervise;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Format;
+
+fn main() -> ExitCode {
+    // Between processes of this program only, so no part of the command line.
+    if std::env::args_os().nth(1).is_some_and(|first| first == guard::ARGUMENT) {
+        guard::run();
+        return ExitCode::SUCCESS;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too, and are no error.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.code().into() } else { ExitCode::SUCCESS };
+        }
+    };
+    log_to_stderr(cli.output.verbose);
+    run(&cli).into()
+}
+
+/// Runs the command; its exit code.
+fn run(cli: &Cli) -> u8 {
+    let format = Format::choose(cli.output.json, cli.output.human);
+    let result = match &cli.command {
+        Command::Lock(lock) => {
+            // Its standard output is the command's, so only an explicit wish asks for JSON.
+            let format = if cli.output.json { Format::Json } else { Format::Human };
+            return lock::run(lock, &cli.connection, format);
+        }
+        Command::Acquire(acquire) => acquire::acquire(acquire, &cli.connection, format),
+        Command::Release(release) => acquire::release(release, &cli.connection, format),
+        Command::Ping(ping) => ping::run(ping, &cli.connection, format),
+        Command::Bench(bench) => bench::run(bench, &cli.connection, format),
+        Command::Completions(completions) => documents::completions(completions),
+        Command::Man(man) => documents::man(man),
+    };
+    result.unwrap_or_else(|failure| {
+        failure.report(format);
+        failure.code
+    })
+}
+
+/// A runtime on this thread alone: one caller needs no more.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system("no runtime could be started", error))
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => "debug",
+        _ => "trace",
+    };
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(level)).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,159 @@
+//! What is measured, and the check that it was a lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::{CreationError, Histogram};
+use indicatif::{ProgressBar, ProgressStyle};
+use ticketing::{TicketBroker, TicketError};
+
+const WAIT: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The slowest cycle that the histogram tells apart: longer than wait and release can take.
+const SLOWEST_US: u64 = 60_000_000;
+
+/// How much is done by how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) tasks: usize,
+    pub(super) keys: usize,
+    pub(super) cycles: u64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) elapsed: Duration,
+    /// One entry for each completed cycle.
+    pub(super) times_us: Histogram<u64>,
+    pub(super) errors: u64,
+    pub(super) first_error: Option<TicketError>,
+    pub(super) violations: u64,
+}
+
+/// What the tasks share.
+#[derive(Debug)]
+struct Course {
+    broker: TicketBroker,
+    plan: Plan,
+    names: Vec<String>,
+    counters: Vec<Counter>,
+    /// The next cycle that nobody has taken.
+    next: AtomicU64,
+    /// A cycle failed: no new ones are begun.
+    stopped: AtomicBool,
+    progress: ProgressBar,
+}
+
+/// Loses additions as soon as two tasks add at once: that is its purpose.
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    async fn add_one(&self) {
+        let seen = self.0.load(Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        self.0.store(seen + 1, Ordering::Relaxed);
+    }
+}
+
+/// Runs all cycles, or those up to the first failure.
+///
+/// # Errors
+/// If there is no memory to measure in.
+pub(super) async fn run(broker: &TicketBroker, plan: Plan) -> Result<Outcome, CreationError> {
+    let empty = Histogram::new_with_max(SLOWEST_US, 3)?;
+    let course = Arc::new(Course {
+        broker: broker.clone(),
+        plan,
+        // Two runs at once shall not wait for each other.
+        names: (0..plan.keys).map(|number| format!("bench:{}:{number}", std::process::id())).collect(),
+        counters: (0..plan.keys).map(|_| Counter::default()).collect(),
+        next: AtomicU64::new(0),
+        stopped: AtomicBool::new(false),
+        progress: progress_bar(plan.cycles),
+    });
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..plan.tasks)
+        .map(|_| tokio::spawn(cycles(Arc::clone(&course), Histogram::new_from(&empty))))
+        .collect();
+    let mut outcome =
+        Outcome { elapsed: Duration::ZERO, times_us: empty, errors: 0, first_error: None, violations: 0 };
+    for task in tasks {
+        // A task that panicked brings no times, and its cycle is missing in the counters.
+        let Ok((times_us, error)) = task.await else { continue };
+        // The same bounds: always fits.
+        let _ = outcome.times_us.add(times_us);
+        if let Some(error) = error {
+            outcome.errors += 1;
+            outcome.first_error.get_or_insert(error);
+        }
+    }
+    outcome.elapsed = start.elapsed();
+    course.progress.finish_and_clear();
+    let counted: u64 = course.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
+    // A cycle that failed at its release has added too.
+    outcome.violations = outcome.times_us.len().saturating_sub(counted);
+    Ok(outcome)
+}
+
+/// One task: takes cycles as long as there are any.
+async fn cycles(course: Arc<Course>, mut times_us: Histogram<u64>) -> (Histogram<u64>, Option<TicketError>) {
+    while !course.stopped.load(Ordering::Relaxed) {
+        let number = course.next.fetch_add(1, Ordering::Relaxed);
+        if number >= course.plan.cycles {
+            break;
+        }
+        let start = Instant::now();
+        if let Err(error) = course.cycle(number).await {
+            course.stopped.store(true, Ordering::Relaxed);
+            return (times_us, Some(error));
+        }
+        times_us.saturating_record(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX));
+        course.progress.inc(1);
+    }
+    (times_us, None)
+}
+
+impl Course {
+    async fn cycle(&self, number: u64) -> Result<(), TicketError> {
+        // Cycles under way at one time are neighbours, so they spread over all keys evenly.
+        let key = usize::try_from(number % self.plan.keys as u64).unwrap_or(0);
+        let ticket = self.broker.acquire(&self.names[key], WAIT, LEASE).await?;
+        self.counters[key].add_one().await;
+        ticket.release().await
+    }
+}
+
+/// Shown on a terminal only.
+fn progress_bar(cycles: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} cycles, {per_sec}");
+    let bar = ProgressBar::new(cycles);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check is worth something only if it sees what happens without a lock.
+    #[tokio::test]
+    async fn without_a_lock_the_counter_loses_additions() {
+        let counter = Arc::new(Counter::default());
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let counter = Arc::clone(&counter);
+                tokio::spawn(async move { counter.add_one().await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert!(counter.0.load(Ordering::Relaxed) < 8);
+    }
+}

@@ -1,0 +1,37 @@
+//! The only place that writes to the standard streams.
+//!
+//! A reader that went away (a closed pipe) is no reason to fail: what the
+//! command did to the lock stands, and its exit code tells it.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// For whom the output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Text for people.
+    Human,
+    /// One JSON object a line for programs.
+    Json,
+}
+
+impl Format {
+    /// People sit at terminals; whatever else reads the standard output is a program.
+    pub(crate) fn choose(json: bool, human: bool) -> Self {
+        if json || !(human || io::stdout().is_terminal()) { Self::Json } else { Self::Human }
+    }
+}
+
+/// Writes a result to the standard output.
+pub(crate) fn line(text: &str) {
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
+/// Writes a message to the standard error, under the name of the program.
+pub(crate) fn note(message: &str) {
+    aside(&format!("ticketing: {message}"));
+}
+
+/// Writes a line to the standard error.
+pub(crate) fn aside(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,220 @@
+//! The other commands: what they print and for whom.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+
+use common::{Start as _, at, bare, nowhere, shell, ticketing};
+use serde_json::{Value, json};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, Signal, wait_until, wire};
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn a_lock_is_acquired_by_one_process_and_released_by_another() {
+    let server = Server::start(&[]);
+    let run = ticketing(&server).run_with(["acquire", "k", "--lease", "100"]).expect(0);
+    let grant = run.json();
+    assert_eq!(keys(&grant), ["domain", "key", "owner", "remaining_ms", "token"]);
+    assert_eq!((grant["key"].as_str(), grant["domain"].as_str()), (Some("k"), Some(&*"0".repeat(32))));
+    let left = grant["remaining_ms"].as_u64().unwrap();
+    assert!((90_000..=100_000).contains(&left), "{run:?}");
+    assert!(grant["owner"].as_str().unwrap().parse::<u64>().is_ok());
+    let token = grant["token"].as_str().unwrap();
+
+    // The process is gone, and the lock is held.
+    ticketing(&server).run_with(["acquire", "k", "--wait", "0"]).expect(102);
+    let almost = (token.parse::<u64>().unwrap() - 1).to_string();
+    ticketing(&server).run_with(["release", "k", "--token", &almost]).expect(108);
+    ticketing(&server).run_with(["acquire", "k", "--wait", "0"]).expect(102);
+    let run = ticketing(&server).run_with(["release", "k", "--token", token]).expect(0);
+    assert_eq!(run.json(), json!({ "released": true, "key": "k", "token": token }));
+    ticketing(&server).run_with(["release", "k", "--token", token]).expect(108);
+}
+
+#[test]
+fn a_script_holds_a_lock_over_several_steps() {
+    let server = Server::start(&[]);
+    let script = r#"
+        token=$("$TICKETING" acquire k --token-only) || exit
+        "$TICKETING" acquire k --wait 0 > /dev/null 2>&1; [ $? = 102 ] || exit
+        "$TICKETING" release k --token "$token" --human"#;
+    assert_eq!(shell(&server, script).run().expect(0).stdout, "released k\n");
+}
+
+#[test]
+fn people_get_text_on_demand() {
+    let server = Server::start(&[]);
+    let run = ticketing(&server).run_with(["acquire", "k", "--human"]).expect(0);
+    let token = run.stdout.lines().find_map(|line| line.trim().strip_prefix("token")).unwrap().trim();
+    assert!(run.stdout.contains(&format!("ticketing release k --token {token}")), "{run:?}");
+    ticketing(&server).run_with(["release", "k", "--token", token]).expect(0);
+}
+
+#[test]
+fn tokens_survive_readers_with_small_numbers() {
+    let server = Server::start(&[]);
+    let run = ticketing(&server).run_with(["acquire", "k"]).expect(0);
+    let token = run.json()["token"].as_str().unwrap().parse::<u64>().unwrap();
+    // So large that a double would round it: the reason why it is text.
+    assert!(token > 1 << 53, "{run:?}");
+}
+
+#[test]
+fn a_signal_takes_a_waiting_acquire_back() {
+    let server = Server::start(&[]);
+    let mut holder = Raw::open_extended(server.addr());
+    holder.send(wire::acquire("k", 1, 0, 60));
+    let (token, _) = holder.expect_granted_until("k", 1);
+    let waiting = ticketing(&server).args(["acquire", "k", "--wait", "60"]).start();
+    wait_until("a waiter", PATIENCE, || {
+        holder.send(wire::place("k", 0));
+        matches!(holder.read(), Reply::Place { waiters: 1, .. })
+    });
+    waiting.signal(Signal::INT);
+    let run = waiting.finish().expect(130);
+    assert_eq!(run.json()["error"], "interrupted");
+    holder.release("k", token);
+    holder.expect(&Reply::released(token, "k"));
+    ticketing(&server).run_with(["acquire", "k", "--wait", "0"]).expect(0);
+}
+
+#[test]
+fn ping_tells_each_server() {
+    let server = Server::start(&[]);
+    let dead = nowhere().to_string();
+    let addr = server.addr().to_string();
+    let run = bare().run_with(["--server", &format!("{addr},{dead}"), "ping", "--timeout", "1"]).expect(0);
+    let json = run.json();
+    let [alive, gone] = &json["servers"].as_array().unwrap()[..] else { panic!("{run:?}") };
+    for one in [alive, gone] {
+        assert_eq!(
+            keys(one),
+            ["address", "domain", "error", "extension", "leads", "node", "open", "round_trip_us"]
+        );
+    }
+    assert_eq!((&alive["address"], &gone["address"]), (&json!(addr), &json!(dead)));
+    assert_eq!(
+        (&alive["open"], &alive["leads"], &alive["extension"]),
+        (&json!(true), &json!(true), &json!(true))
+    );
+    assert_eq!((&alive["domain"], &alive["error"]), (&json!("0".repeat(32)), &Value::Null));
+    assert!(alive["round_trip_us"].as_u64().unwrap() > 0);
+    assert_eq!((&gone["open"], &gone["round_trip_us"]), (&json!(false), &Value::Null));
+    assert!(!gone["error"].as_str().unwrap().is_empty());
+
+    let run = bare()
+        .run_with(["--server", &addr, "--server", &dead, "ping", "--timeout", "1", "--human"])
+        .expect(0);
+    assert!(
+        run.stdout.contains("leads") && run.stdout.contains(&addr) && run.stdout.contains(&dead),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn ping_fails_when_no_server_can_serve() {
+    let run = at(nowhere()).run_with(["ping", "--timeout", "0.5"]).expect(104);
+    assert_eq!(run.json()["servers"][0]["open"], false);
+    let server = Server::builder().env("TICKETING_CLIENT_TOKEN", "a shared secret of the tests").start();
+    ticketing(&server).run_with(["ping"]).expect(110);
+}
+
+#[test]
+fn bench_counts_every_cycle() {
+    let server = Server::start(&[]);
+    for (args, tasks, locks) in [
+        (&["contended", "--cycles", "3000"][..], 64, 32),
+        (&["own-key", "--cycles", "3000"], 64, 64),
+        (&["own-key", "--cycles", "3000", "--tasks", "8"], 8, 8),
+        (&["sequential", "--cycles", "3000"], 1, 1),
+        (&["contended", "--cycles", "3000", "--tasks", "10", "--keys", "2"], 10, 2),
+    ] {
+        let report = ticketing(&server).arg("bench").args(args).run().expect(0).json();
+        assert_eq!(
+            keys(&report),
+            [
+                "cycles",
+                "cycles_per_sec",
+                "errors",
+                "keys",
+                "max_us",
+                "p50_us",
+                "p99_us",
+                "secs",
+                "tasks",
+                "violations",
+                "workload"
+            ]
+        );
+        assert_eq!(report["workload"], args[0]);
+        assert_eq!((&report["tasks"], &report["keys"]), (&json!(tasks), &json!(locks)));
+        assert_eq!((&report["cycles"], &report["errors"]), (&json!(3000), &json!(0)));
+        assert!(report["cycles_per_sec"].as_f64().unwrap() > 0.0 && report["secs"].as_f64().unwrap() > 0.0);
+        assert!(report["p50_us"].as_u64().unwrap() <= report["p99_us"].as_u64().unwrap());
+    }
+    let run = ticketing(&server).run_with(["bench", "sequential", "--cycles", "10", "--human"]).expect(0);
+    assert!(run.stdout.contains("cycles/s"), "{run:?}");
+}
+
+#[test]
+fn bench_ends_at_the_first_failure() {
+    let mut command = at(nowhere());
+    command.run_with(["bench"]).expect(104);
+}
+
+#[test]
+fn completions_and_manual_pages_are_there() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let run = bare().run_with(["completions", shell]).expect(0);
+        assert!(run.stdout.contains("token-only"), "{shell}");
+    }
+    assert!(bare().run_with(["man"]).expect(0).stdout.contains("not_connected"));
+    assert!(bare().run_with(["man", "lock"]).expect(0).stdout.contains("TICKETING_TOKEN"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = bare();
+    command.arg("man").arg("--dir").arg(folder.path().join("man1"));
+    command.run().expect(0);
+    let mut pages: Vec<String> = fs::read_dir(folder.path().join("man1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    pages.sort_unstable();
+    for page in ["", "-acquire", "-bench", "-completions", "-lock", "-man", "-ping", "-release"] {
+        assert!(pages.contains(&format!("ticketing{page}.1")), "{pages:?}");
+    }
+}
+
+#[test]
+fn help_is_no_error_and_a_reader_may_leave_early() {
+    for args in [&["--help"][..], &["-h"], &["--version"], &["help", "lock"], &["lock", "--help"]] {
+        let run = bare().run_with(args).expect(0);
+        assert!(!run.stdout.is_empty() && run.stderr.is_empty(), "{run:?}");
+    }
+    let server = Server::start(&[]);
+    let run =
+        shell(&server, r#"set -e; "$TICKETING" completions bash | true; "$TICKETING" ping | true"#).run();
+    assert_eq!(run.expect(0).stderr, "");
+}
+
+#[test]
+fn the_secret_is_no_flag() {
+    let help = bare().run_with(["--help"]).expect(0).stdout;
+    assert!(!help.contains("--token ") && !help.contains("--client-token"), "{help}");
+    // Nor is it shown where the environment is.
+    let mut command = bare();
+    command.env("TICKETING_CLIENT_TOKEN", "hush hush");
+    assert!(!command.run_with(["--help"]).stdout.contains("hush"));
+}
+
+#[test]
+fn the_library_speaks_only_when_asked() {
+    let server = Server::start(&[]);
+    assert_eq!(ticketing(&server).run_with(["lock", "k", "--", "true"]).expect(0).stderr, "");
+    assert_ne!(ticketing(&server).run_with(["-vv", "lock", "k", "--", "true"]).expect(0).stderr, "");
+}
