@@ -1,0 +1,34 @@
+//! Ten thousand connections that do nothing.
+
+use anyhow::Result;
+use ticketing_protocol::{ClientFrame, Key, ServerFrame};
+use ticketing_test_support::Server;
+
+use super::bytes_each;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::raw::Connection;
+use crate::report::{Finding, Target};
+
+pub(crate) fn measure(plan: &Plan, progress: &Progress) -> Result<Vec<Finding>> {
+    progress.step("idle connections: opening");
+    let server = Server::start(&[]);
+    let before = server.usage().rss;
+    let mut connections = Vec::with_capacity(plan.connections as usize);
+    let started = std::time::Instant::now();
+    for _ in 0..plan.connections {
+        connections.push(Connection::open(server.addr())?);
+    }
+    let opened = f64::from(plan.connections) / started.elapsed().as_secs_f64();
+    let bytes = bytes_each(before, server.usage().rss, plan.connections);
+    // They are idle, not dead.
+    for connection in connections.iter_mut().step_by(100) {
+        let key = Key::new("still-there")?;
+        connection.push(ClientFrame::Release { token: 1, key });
+        connection.exchange(1, |answer| matches!(answer, ServerFrame::NotHeld { .. }))?;
+    }
+    Ok(vec![
+        Finding::new("memory of an idle connection", bytes / 1024.0, "KiB", Target::AtMost(20.0)),
+        Finding::new("connections opened, one after the other", opened, "/s", Target::None),
+    ])
+}
