@@ -1,0 +1,57 @@
+//! Everything that must hold before a change lands.
+
+use std::process::ExitCode;
+
+use crate::report::Report;
+use crate::{cargo, docs};
+
+/// Runs every step, also after one failed; the exit code.
+pub(crate) fn run(strict: bool) -> ExitCode {
+    let mut report = Report::default();
+    format(&mut report);
+    lints(&mut report);
+    if report.step("build", || {
+        // What tests start must stand beside them.
+        cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
+    }) {
+        tests(&mut report);
+        report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
+        report.step("generated files", docs::compare);
+    } else {
+        for name in ["tests", "doc tests", "generated files"] {
+            report.skip(name, "the build failed");
+        }
+    }
+    report.step("documentation", || {
+        let mut doc = cargo::command(["doc", "--workspace", "--no-deps"]);
+        cargo::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    if report.finish(strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn format(report: &mut Report) {
+    if cargo::has("fmt") {
+        report.step("format", || cargo::run(&mut cargo::command(["fmt", "--all", "--check"])));
+    } else {
+        report.skip("format", "rustfmt is not installed (rustup component add rustfmt)");
+    }
+}
+
+fn lints(report: &mut Report) {
+    if cargo::has("clippy") {
+        let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        report.step("lints", || cargo::run(&mut cargo::command(clippy)));
+    } else {
+        report.skip("lints", "clippy is not installed (rustup component add clippy)");
+    }
+}
+
+fn tests(report: &mut Report) {
+    // The same tests either way; nextest is quicker and tells more.
+    let tests: &[&str] = if cargo::has("nextest") {
+        &["nextest", "run", "--workspace", "--no-fail-fast"]
+    } else {
+        &["test", "--workspace", "--all-targets", "--no-fail-fast"]
+    };
+    report.step("tests", || cargo::run(&mut cargo::command(tests)));
+}
