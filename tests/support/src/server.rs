@@ -149,13 +149,14 @@ impl ServerBuilder {
     }
 }
 
-/// The addresses in the log line that says where the server listens.
+/// The addresses in the log line, text or JSON, that says where the server listens.
 fn listening(line: &str) -> Option<(SocketAddr, Option<SocketAddr>)> {
-    let (_, fields) = line.split_once("listening")?;
+    let fields = line.contains("listening").then_some(line)?;
     let field = |name: &str| {
-        let value =
-            fields.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='))?;
-        value.trim_matches('"').parse().ok()
+        let (_, rest) = fields
+            .split_once(&format!("{name}="))
+            .or_else(|| fields.split_once(&format!("\"{name}\":\"")))?;
+        rest.split([' ', '"']).next()?.parse().ok()
     };
     Some((field("client")?, field("admin")))
 }
@@ -347,5 +348,22 @@ impl Log {
 
     fn lock(&self) -> MutexGuard<'_, (Vec<String>, bool)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_are_read_from_the_log() {
+        let (client, admin) = (([127, 0, 0, 1], 41234).into(), ([127, 0, 0, 1], 41235).into());
+        let text =
+            "2026-01-01T00:00:00Z  INFO listening client=127.0.0.1:41234 admin=127.0.0.1:41235 tls=false";
+        assert_eq!(listening(text), Some((client, Some(admin))));
+        let json =
+            r#"{"level":"INFO","fields":{"message":"listening","client":"127.0.0.1:41234","tls":false}}"#;
+        assert_eq!(listening(json), Some((client, None)));
+        assert_eq!(listening("INFO starting client=127.0.0.1:41234"), None);
     }
 }
