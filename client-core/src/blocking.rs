@@ -1,22 +1,45 @@
-//! The same client for code without async: the same names, each call blocks.
+//! The same client for code without async: the same names, and each call
+//! blocks its thread.
+//!
+//! A broker brings one thread of its own, with a small runtime for its
+//! connections. Calls poll on the thread that makes them, so there may be as
+//! many at once as there are threads, and none can panic for being made inside
+//! an async runtime (where they block it all the same: use the async client).
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
+use crate::broker::{Phase, Shared};
+use crate::error::Invalid;
 use crate::{AcquireOptions, ConnectionStatus, Domain, Grant, TicketError, TlsOptions, Token};
 
-/// Acquires and releases locks; owns one thread for its connections.
+/// Acquires and releases locks, over connections that it keeps by itself;
+/// [the async one](crate::TicketBroker) for threads.
+///
+/// Cheap to clone; all clones are one broker. Its thread ends with
+/// [`close`](TicketBroker::close), or within seconds when the last clone and
+/// ticket is gone.
 #[derive(Clone, Debug)]
-pub struct TicketBroker(crate::TicketBroker);
+pub struct TicketBroker {
+    broker: crate::TicketBroker,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
 
-/// Builds a [`TicketBroker`].
+/// Builds a [`TicketBroker`]; the same settings as the async [`Builder`](crate::Builder).
 #[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing before build()"]
 pub struct Builder(crate::Builder);
 
-/// A lock that is held.
+/// A lock that is held. Dropped, it is given back in the background.
 #[derive(Debug)]
+#[must_use = "a ticket that is dropped is released at once"]
 pub struct Ticket(crate::Ticket);
 
-/// How a verified acquire stands.
+/// How an acquire that was cleared up stands.
 #[derive(Debug)]
 pub enum Verdict {
     /// The lock is held after all.
@@ -26,59 +49,84 @@ pub enum Verdict {
 }
 
 impl Builder {
-    /// Adds a server's address, `host:port`.
-    #[must_use]
+    /// Adds the address of one server; see [`Builder::address`](crate::Builder::address).
     pub fn address(self, address: impl AsRef<str>) -> Self {
         Self(self.0.address(address))
     }
 
-    /// Adds several addresses.
-    #[must_use]
+    /// Adds the addresses of several servers.
     pub fn addresses<A: AsRef<str>>(self, addresses: impl IntoIterator<Item = A>) -> Self {
         Self(self.0.addresses(addresses))
     }
 
     /// The secret shared with the servers. Default: none.
-    #[must_use]
     pub fn token(self, token: impl Into<Token>) -> Self {
         Self(self.0.token(token))
     }
 
     /// Speaks TLS. Default: plain TCP.
-    #[must_use]
     pub fn tls(self, options: TlsOptions) -> Self {
         Self(self.0.tls(options))
     }
 
-    /// Accepts only servers of this fencing domain.
-    #[must_use]
+    /// Talks only to servers of this fencing domain. Default: any.
     pub fn expect_domain(self, domain: Domain) -> Self {
         Self(self.0.expect_domain(domain))
     }
 
-    /// How many requests may be pending at once. Default: 16,384.
-    #[must_use]
+    /// How many acquires, and how many releases, may be pending at once. Default: 16,384.
     pub fn max_pending(self, requests: usize) -> Self {
         Self(self.0.max_pending(requests))
     }
 
-    /// Starts the broker's thread and returns at once.
+    /// Starts the broker's thread. Returns at once and connects in the background.
     ///
     /// # Errors
-    /// `InvalidInput` or `Tls`.
+    /// As the async [`Builder::build`](crate::Builder::build); and
+    /// `InvalidInput` if the thread cannot be started.
     pub fn build(self) -> Result<TicketBroker, TicketError> {
-        self.0.build().map(TicketBroker)
+        let (answer, broker) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("ticketing".to_owned())
+            .spawn(move || run(self.0, &answer))
+            .map_err(Invalid::NoThread)?;
+        // The thread answers first of all.
+        let gone = |_| Invalid::NoThread(std::io::ErrorKind::BrokenPipe.into());
+        let broker = broker.recv().map_err(gone)??;
+        Ok(TicketBroker { broker, thread: Arc::new(Mutex::new(Some(thread))) })
     }
+}
+
+/// The whole life of a broker's thread.
+fn run(builder: crate::Builder, answer: &mpsc::Sender<Result<crate::TicketBroker, TicketError>>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = answer.send(Err(Invalid::NoThread(error).into()));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let built = builder.build();
+        let shared: Option<Arc<Shared>> = built.as_ref().ok().map(crate::TicketBroker::shared);
+        // Whoever asked may have gone: then the broker ends by being dropped.
+        let _ = answer.send(built);
+        if let Some(shared) = shared {
+            shared.reached(Phase::Done).await;
+        }
+    });
+    // A name that is still being resolved must not hold the thread.
+    runtime.shutdown_background();
 }
 
 impl TicketBroker {
     /// Starts to build a broker.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// A broker with defaults.
+    /// A broker with defaults: no token, no TLS. Returns at once and connects
+    /// in the background.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -86,66 +134,74 @@ impl TicketBroker {
         Self::builder().addresses(addresses).build()
     }
 
-    /// Waits up to `wait` for the lock and holds it for at most `lease`.
+    /// Waits in the queue of `key` for up to `wait`, then holds the lock for at
+    /// most `lease`; see [`TicketBroker::acquire`](crate::TicketBroker::acquire).
     ///
     /// # Errors
-    /// As the async client.
+    /// As there.
     pub fn acquire(&self, key: &str, wait: Duration, lease: Duration) -> Result<Ticket, TicketError> {
-        self.acquire_with(key, AcquireOptions { wait, lease, min_remaining: None })
+        block_on(self.broker.acquire(key, wait, lease)).map(Ticket)
     }
 
-    /// One immediate try.
+    /// One immediate try that never enters the queue; `Timeout` if the lock is held.
     ///
     /// # Errors
-    /// As the async client.
+    /// As [`acquire`](TicketBroker::acquire).
     pub fn try_acquire(&self, key: &str, lease: Duration) -> Result<Ticket, TicketError> {
-        self.acquire(key, Duration::ZERO, lease)
+        block_on(self.broker.try_acquire(key, lease)).map(Ticket)
     }
 
-    /// Acquires with all options.
+    /// An acquire with all its options.
     ///
     /// # Errors
-    /// As the async client.
+    /// As [`acquire`](TicketBroker::acquire).
     pub fn acquire_with(&self, key: &str, options: AcquireOptions) -> Result<Ticket, TicketError> {
-        let _ = self.0.acquire_with(key, options);
-        Err(TicketError::new(crate::ErrorKind::Closed))
+        block_on(self.broker.acquire_with(key, options)).map(Ticket)
     }
 
-    /// Releases the lock that was granted under exactly this token.
+    /// Gives back the lock that was granted under exactly this token.
     ///
     /// # Errors
-    /// `NotHeld`, `ReleaseUnconfirmed`.
+    /// As [`TicketBroker::release`](crate::TicketBroker::release).
     pub fn release(&self, key: &str, token: u64) -> Result<(), TicketError> {
-        let _ = (key, token);
-        Err(TicketError::new(crate::ErrorKind::Closed))
+        block_on(self.broker.release(key, token))
     }
 
-    /// Settles an `Indeterminate` acquire.
+    /// Clears an `Indeterminate` acquire up.
     ///
     /// # Errors
     /// As [`TicketError::verify`].
     pub fn verify(&self, error: &TicketError, timeout: Duration) -> Result<Verdict, TicketError> {
-        let _ = (error, timeout);
-        Err(TicketError::new(crate::ErrorKind::Closed))
+        block_on(error.verify(timeout)).map(|verdict| match verdict {
+            crate::Verdict::Held(ticket) => Verdict::Held(Ticket(ticket)),
+            crate::Verdict::NotAcquired => Verdict::NotAcquired,
+        })
     }
 
-    /// Waits until a session that may serve is open.
+    /// Waits until a session is open that can be asked for locks.
     ///
     /// # Errors
-    /// `Auth`, `Tls`, `WrongDomain`, `NotConnected`, `Closed`.
+    /// As [`TicketBroker::wait_ready`](crate::TicketBroker::wait_ready).
     pub fn wait_ready(&self, timeout: Duration) -> Result<(), TicketError> {
-        let _ = timeout;
-        Err(TicketError::new(crate::ErrorKind::Closed))
+        block_on(self.broker.wait_ready(timeout))
     }
 
-    /// How the connections stand.
+    /// How the connections stand, in the order of the addresses.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
-        self.0.connections()
+        self.broker.connections()
     }
 
-    /// Ends everything, in order, the thread included.
-    pub fn close(&self) {}
+    /// Ends the broker in order, its thread included; see
+    /// [`TicketBroker::close`](crate::TicketBroker::close).
+    pub fn close(&self) {
+        block_on(self.broker.close());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It has nothing left to do; if it panicked, that was its last act.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Ticket {
@@ -155,41 +211,64 @@ impl Ticket {
         self.0.key()
     }
 
-    /// The fencing token.
+    /// The fencing token: greater than that of every earlier grant in the domain.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.token()
     }
 
-    /// The owner number of the acquire.
+    /// The owner number of the acquire, as the server knows it.
     #[must_use]
     pub fn owner(&self) -> u64 {
         self.0.owner()
     }
 
-    /// The fencing domain, where the server named one.
+    /// The fencing domain, within which tokens compare, where the server named one.
     #[must_use]
     pub fn domain(&self) -> Option<Domain> {
         self.0.domain()
     }
 
-    /// What is surely left of the lease.
+    /// What is surely left of the lease; zero when nothing is.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Gives the lock back.
+    /// Gives the lock back, and says whether it was still held.
     ///
     /// # Errors
-    /// `NotHeld`, `ReleaseUnconfirmed`.
+    /// As [`Ticket::release`](crate::Ticket::release).
     pub fn release(self) -> Result<(), TicketError> {
-        Ok(())
+        block_on(self.0.release())
     }
 
-    /// Turns the ticket into plain data.
+    /// Turns the ticket into plain data. Nothing releases it by itself then,
+    /// but the end of its lease.
     #[must_use]
     pub fn detach(self) -> Grant {
         self.0.detach()
+    }
+}
+
+/// Wakes a parked thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end on this thread; the broker's thread does its IO.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
     }
 }

@@ -6,7 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ticketing_protocol::InvalidKey;
+use ticketing_protocol::limits::{LEASE_SECS, MAX_WAIT_SECS};
+
 use crate::Verdict;
+use crate::address::BadAddress;
+use crate::tls::BadTls;
+use crate::trouble::{At, Trouble};
+use crate::verify::Uncertain;
 
 /// What went wrong, as far as a caller's next step depends on it.
 ///
@@ -15,7 +22,7 @@ use crate::Verdict;
 pub enum ErrorKind {
     /// The wait ran out in the queue. The lock was not acquired.
     Timeout,
-    /// The server said no: a limit, or it does not lead now. Not acquired.
+    /// The server said no: it is at a limit, or does not lead now. Not acquired.
     Busy,
     /// Nothing was sent: no usable connection in time. Not acquired.
     NotConnected,
@@ -26,7 +33,7 @@ pub enum ErrorKind {
     InsufficientLease,
     /// Not held under that token: the lease ran out, or it was released before.
     NotHeld,
-    /// The release was not confirmed in time. The lease will end it.
+    /// The release was not confirmed in time. The lease will end the lock.
     ReleaseUnconfirmed,
     /// The server refused the token.
     Auth,
@@ -96,27 +103,153 @@ impl fmt::Display for ErrorKind {
 }
 
 /// Why a request did not end as asked.
+///
+/// [`kind`](TicketError::kind) is what code should look at. The text, and the
+/// chain of [`source`](StdError::source)s behind it, say what happened where.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use std::time::Duration;
+/// use ticketing::{ErrorKind, TicketBroker};
+///
+/// let broker = TicketBroker::connect(["127.0.0.1:5225"])?;
+/// let second = Duration::from_secs(1);
+/// let error = broker.acquire("two words", second, second).await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// # broker.close().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TicketError(Box<Inner>);
 
 struct Inner {
-    kind: ErrorKind,
+    cause: Cause,
     key: Option<Arc<str>>,
     owner: Option<u64>,
     token: Option<u64>,
 }
 
-impl TicketError {
-    pub(crate) fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, key: None, owner: None, token: None }))
+/// What happened, in detail.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error("the wait ran out before its turn came")]
+    Timeout,
+    #[error("the server turned the acquire down: it is at a limit, or does not lead now; try again later")]
+    Busy,
+    #[error("there was no usable connection in time; nothing was sent")]
+    NotConnected(#[source] Option<Arc<At<Trouble>>>),
+    #[error(
+        "the acquire was sent, but no answer came: its outcome is unknown, so the critical section is off limits; \
+         verify can clear it up, and the lease ends it in any case"
+    )]
+    Indeterminate {
+        #[source]
+        why: Option<Arc<At<Trouble>>>,
+        uncertain: Box<Uncertain>,
+    },
+    #[error(
+        "the grant came with {left:?} of its lease left, less than the {wanted:?} that were asked for; it was released"
+    )]
+    InsufficientLease { left: Duration, wanted: Duration },
+    #[error("the lock is not held under that token: its lease ran out, or it was released before{}",
+        if *.sent_before { " (perhaps by this call: an earlier try lost its answer)" } else { "" })]
+    NotHeld { sent_before: bool },
+    #[error("the release was not confirmed within 5 s; the lease will end the lock")]
+    ReleaseUnconfirmed(#[source] Option<Arc<At<Trouble>>>),
+    #[error("no server accepts this client")]
+    Refused(#[source] Arc<At<Trouble>>),
+    #[error("TLS cannot be set up")]
+    BadTls(#[source] BadTls),
+    #[error("{0}")]
+    Invalid(Invalid),
+    #[error("{0} requests are pending already, as many as this client allows")]
+    ClientCapacity(usize),
+    #[error("the broker is closed")]
+    Closed,
+    #[error("the server does not speak extension 1 of the protocol, which this needs")]
+    Unsupported,
+}
+
+/// Which rule an argument breaks.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Invalid {
+    #[error("{0}")]
+    Key(InvalidKey),
+    #[error("a lease of {0:?}; it must be {start} s to {end} s", start = LEASE_SECS.start(), end = LEASE_SECS.end())]
+    Lease(Duration),
+    #[error("a wait of {0:?}; it must be at most {MAX_WAIT_SECS} s")]
+    Wait(Duration),
+    #[error("{min_remaining:?} of a lease of {lease:?} can never be left at its grant")]
+    MinRemaining { min_remaining: Duration, lease: Duration },
+    #[error("{0}")]
+    Address(BadAddress),
+    #[error("no address was given; name at least one server as host:port")]
+    NoAddress,
+    #[error("at most 0 pending requests: nothing could ever be sent")]
+    MaxPending,
+    #[error("a broker must be built inside a tokio runtime (the blocking client brings its own)")]
+    NoRuntime,
+    #[error("the thread of the blocking client cannot be started: {0}")]
+    NoThread(std::io::Error),
+    #[error("only an indeterminate acquire can be verified, and this one is {0}")]
+    NotIndeterminate(ErrorKind),
+    #[error("this acquire was verified before, and its ticket was handed out then")]
+    VerifiedBefore,
+}
+
+impl Cause {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Timeout => ErrorKind::Timeout,
+            Self::Busy => ErrorKind::Busy,
+            Self::NotConnected(_) => ErrorKind::NotConnected,
+            Self::Indeterminate { .. } => ErrorKind::Indeterminate,
+            Self::InsufficientLease { .. } => ErrorKind::InsufficientLease,
+            Self::NotHeld { .. } => ErrorKind::NotHeld,
+            Self::ReleaseUnconfirmed(_) => ErrorKind::ReleaseUnconfirmed,
+            Self::Refused(trouble) => trouble.what.configuration().unwrap_or(ErrorKind::NotConnected),
+            Self::BadTls(_) => ErrorKind::Tls,
+            Self::Invalid(_) => ErrorKind::InvalidInput,
+            Self::ClientCapacity(_) => ErrorKind::ClientCapacity,
+            Self::Closed => ErrorKind::Closed,
+            Self::Unsupported => ErrorKind::Unsupported,
+        }
     }
 
+    /// The error of an acquire.
+    pub(crate) fn about_acquire(self, key: &Arc<str>, owner: u64) -> TicketError {
+        let key = Some(Arc::clone(key));
+        TicketError(Box::new(Inner { cause: self, key, owner: Some(owner), token: None }))
+    }
+
+    /// The error of a release.
+    pub(crate) fn about_release(self, key: &Arc<str>, token: u64) -> TicketError {
+        let key = Some(Arc::clone(key));
+        TicketError(Box::new(Inner { cause: self, key, owner: None, token: Some(token) }))
+    }
+}
+
+impl From<Cause> for TicketError {
+    fn from(cause: Cause) -> Self {
+        Self(Box::new(Inner { cause, key: None, owner: None, token: None }))
+    }
+}
+
+impl From<Invalid> for TicketError {
+    fn from(invalid: Invalid) -> Self {
+        Cause::Invalid(invalid).into()
+    }
+}
+
+impl TicketError {
     /// What went wrong, as far as a caller's next step depends on it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.0.kind
+        self.0.cause.kind()
     }
 
-    /// The key that was asked for.
+    /// The key that was asked for, if it was a legal one.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
@@ -170,28 +303,59 @@ impl TicketError {
         self.kind() == ErrorKind::Closed
     }
 
-    /// Settles an [`Indeterminate`](ErrorKind::Indeterminate) acquire: the lock
-    /// is held after all, or it was not acquired and never will be.
+    /// Clears an [`Indeterminate`](ErrorKind::Indeterminate) acquire up: the
+    /// lock is held after all, or it was not acquired and never will be.
+    ///
+    /// Asks the leading server for up to `timeout`; protocol extension 1. A
+    /// ticket that comes of it ends by the lease of the original acquire.
     ///
     /// # Errors
-    /// `Indeterminate` again while nobody can say, `Unsupported` where the
-    /// server cannot tell, `Closed`, and `InvalidInput` on any other error.
+    /// [`Indeterminate`](ErrorKind::Indeterminate) again, while nobody could
+    /// say; this error can still be asked again. Otherwise `InsufficientLease`,
+    /// `Unsupported`, `ClientCapacity`, `Closed`, and `InvalidInput` where
+    /// there is nothing to clear up.
     pub async fn verify(&self, timeout: Duration) -> Result<Verdict, Self> {
-        let _ = timeout;
-        Err(Self::new(ErrorKind::Closed))
-    }
-}
-
-impl fmt::Debug for TicketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        let Cause::Indeterminate { uncertain, .. } = &self.0.cause else {
+            return Err(Invalid::NotIndeterminate(self.kind()).into());
+        };
+        uncertain.verify(timeout).await
     }
 }
 
 impl fmt::Display for TicketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind().as_str())
+        if let Some(key) = self.key() {
+            write!(f, "lock {key:?}: ")?;
+        }
+        self.0.cause.fmt(f)
     }
 }
 
-impl StdError for TicketError {}
+impl fmt::Debug for TicketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketError")
+            .field("kind", &self.kind())
+            .field("key", &self.key())
+            .field("owner", &self.owner())
+            .field("token", &self.token())
+            .field("cause", &chain(&self.0.cause))
+            .finish()
+    }
+}
+
+impl StdError for TicketError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.cause.source()
+    }
+}
+
+/// An error with all its sources, in one line.
+pub(crate) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}

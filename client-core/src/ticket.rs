@@ -1,15 +1,86 @@
 //! A lock that is held.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::broker::{Lane, Lifeline, Shared};
+use crate::clock;
+use crate::error::Cause;
+use crate::input::Wish;
+use crate::release::{Explicit, ReleaseJob};
 use crate::{Domain, TicketError};
 
-/// A lock that is held. Dropping it gives the lock back in the background;
-/// [`Ticket::release`] says whether that worked.
-#[derive(Debug)]
-pub struct Ticket(Grant);
+/// A grant that somebody must give back: dropped, it does so by itself.
+pub(crate) struct Hold {
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    token: u64,
+    /// Whether dropping it gives the lock back.
+    armed: bool,
+}
+
+impl Hold {
+    pub(crate) const fn new(shared: Arc<Shared>, key: Arc<str>, token: u64) -> Self {
+        Self { shared, key, token, armed: true }
+    }
+
+    /// Takes the duty to give it back over.
+    fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.armed {
+            let permit = self.shared.admit_beyond(Lane::Release);
+            self.shared.compensate(ReleaseJob::new(permit, Arc::clone(&self.key), self.token));
+        }
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold").field("key", &self.key).field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// A lock that is held.
+///
+/// Give it back with [`release`](Ticket::release), which says whether the lock
+/// was still held. A ticket that is dropped is given back too, in the
+/// background, as well as that can be done within 5 s; the lease ends what fails.
+///
+/// Holding a ticket proves little to a database: a process can sleep through
+/// the end of its lease. Store the [`token`](Ticket::token) with what the lock
+/// protects, and refuse writes with a smaller one, in the same transaction.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ticketing::TicketError> {
+/// use std::time::Duration;
+///
+/// let broker = ticketing::TicketBroker::connect(["127.0.0.1:5225"])?;
+/// let ticket = broker.acquire("seat:12", Duration::from_secs(30), Duration::from_secs(10)).await?;
+/// println!("token {}, {:?} left", ticket.token(), ticket.remaining());
+/// ticket.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a ticket that is dropped is released at once"]
+pub struct Ticket {
+    // Dropped in this order: the release is queued before the tasks may end.
+    hold: Hold,
+    lifeline: Arc<Lifeline>,
+    owner: u64,
+    domain: Option<Domain>,
+    ends_at: u64,
+}
 
 /// A held lock as plain data; nothing releases it by itself.
+///
+/// For handing the lock to another process: it is released by its key and token
+/// ([`TicketBroker::release`](crate::TicketBroker::release)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The lock's name.
@@ -20,61 +91,109 @@ pub struct Grant {
     pub owner: u64,
     /// The fencing domain, where the server named one.
     pub domain: Option<Domain>,
-    /// What was left of the lease at that moment.
+    /// What was surely left of the lease when the ticket was detached.
     pub remaining: Duration,
 }
 
 impl Ticket {
+    /// Accepts a grant, unless too little of its lease is left; then it is
+    /// given back.
+    pub(crate) fn accept(
+        hold: Hold,
+        lifeline: Arc<Lifeline>,
+        owner: u64,
+        domain: Option<Domain>,
+        ends_at: u64,
+        wish: Wish,
+    ) -> Result<Self, Cause> {
+        let ticket = Self { hold, lifeline, owner, domain, ends_at };
+        let left = ticket.remaining();
+        let wanted = Duration::from_nanos(wish.min_remaining);
+        if left.is_zero() || left < wanted {
+            Err(Cause::InsufficientLease { left, wanted })
+        } else {
+            Ok(ticket)
+        }
+    }
+
     /// The lock's name.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.0.key
+        &self.hold.key
     }
 
-    /// The fencing token: greater than that of every earlier grant in the domain.
+    /// The fencing token: greater than that of every earlier grant in the
+    /// [domain](Ticket::domain), whatever the key.
     #[must_use]
     pub fn token(&self) -> u64 {
-        self.0.token
+        self.hold.token
     }
 
     /// The owner number of the acquire, as the server knows it.
     #[must_use]
     pub fn owner(&self) -> u64 {
-        self.0.owner
+        self.owner
     }
 
-    /// The fencing domain within which tokens compare, where the server named one.
+    /// The fencing domain, within which tokens compare, where the server named one.
     #[must_use]
     pub fn domain(&self) -> Option<Domain> {
-        self.0.domain
+        self.domain
     }
 
-    /// What is surely left of the lease, also after a suspend; zero when none.
+    /// What is surely left of the lease; zero when nothing is.
+    ///
+    /// Counted from before the request left, less half a percent for the drift
+    /// of two clocks, on a clock that goes on while the machine sleeps (Linux).
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.0.remaining
+        Duration::from_nanos(self.ends_at.saturating_sub(clock::now()))
     }
 
-    /// Gives the lock back.
+    /// Gives the lock back, and says whether it was still held.
+    ///
+    /// Tried for up to 5 s, over every connection that can serve. If the future
+    /// is dropped before its end, the release goes on in the background.
     ///
     /// # Errors
-    /// `NotHeld`: the lease had run out. `ReleaseUnconfirmed`: no word within 5 s.
+    /// `NotHeld`: the lease had run out, and somebody else may have had the lock
+    /// since. `ReleaseUnconfirmed`: no word came within 5 s.
     pub async fn release(self) -> Result<(), TicketError> {
-        Ok(())
+        let Self { mut hold, lifeline, .. } = self;
+        let Some(permit) = hold.shared.admit(Lane::Release) else {
+            let full = Cause::ClientCapacity(hold.shared.max_pending());
+            return Err(full.about_release(&hold.key, hold.token));
+        };
+        let job = ReleaseJob::new(permit, Arc::clone(&hold.key), hold.token);
+        hold.disarm();
+        let outcome = Explicit::new(job).await;
+        drop(lifeline);
+        outcome
     }
 
-    /// Turns the ticket into plain data; nothing releases it by itself then.
+    /// Turns the ticket into plain data. Nothing releases it by itself then,
+    /// but the end of its lease.
     #[must_use]
-    pub fn detach(self) -> Grant {
-        self.0
+    pub fn detach(mut self) -> Grant {
+        self.hold.disarm();
+        Grant {
+            key: self.key().to_owned(),
+            token: self.token(),
+            owner: self.owner,
+            domain: self.domain,
+            remaining: self.remaining(),
+        }
     }
 }
 
-/// How a verified acquire stands.
-#[derive(Debug)]
-pub enum Verdict {
-    /// The lock is held after all.
-    Held(Ticket),
-    /// It was not acquired, and never will be.
-    NotAcquired,
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket")
+            .field("key", &self.key())
+            .field("token", &self.token())
+            .field("owner", &self.owner)
+            .field("domain", &self.domain)
+            .field("remaining", &self.remaining())
+            .finish()
+    }
 }

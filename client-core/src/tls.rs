@@ -1,0 +1,151 @@
+//! TLS, one way: the client verifies the server.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::TlsOptions;
+
+/// Why TLS cannot be set up with these options.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadTls {
+    #[error("the CA file {path} cannot be read")]
+    File {
+        path: PathBuf,
+        #[source]
+        source: rustls::pki_types::pem::Error,
+    },
+    #[error("the CA certificates are not PEM")]
+    Pem(#[source] rustls::pki_types::pem::Error),
+    #[error("there is no certificate among the CA certificates that were given")]
+    NoCertificate,
+    #[error("a CA certificate cannot be used, or the system's verifier cannot be set up")]
+    Setup(#[source] rustls::Error),
+    #[error("{0:?} is neither a host name nor an IP address")]
+    ServerName(String),
+}
+
+/// Options that were checked.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    connector: TlsConnector,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the certificates and checks the names, those of `hosts` included.
+    ///
+    /// # Errors
+    /// [`BadTls`] says what is wrong.
+    pub(crate) fn new<'a>(
+        options: &TlsOptions,
+        hosts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, BadTls> {
+        let server_name = options.server_name.as_deref().map(name).transpose()?;
+        if server_name.is_none() {
+            for host in hosts {
+                name(host)?;
+            }
+        }
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(BadTls::Setup)?;
+        let builder = if options.accept_any_certificate {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        } else if options.ca_file.is_some() || options.ca_pem.is_some() {
+            builder.with_root_certificates(roots(options)?)
+        } else {
+            builder.with_platform_verifier().map_err(BadTls::Setup)?
+        };
+        Ok(Self { connector: Arc::new(builder.with_no_client_auth()).into(), server_name })
+    }
+
+    /// The TLS handshake with a server of that host name.
+    pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        host: &str,
+        socket: S,
+    ) -> io::Result<TlsStream<S>> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => name(host).map_err(io::Error::other)?,
+        };
+        self.connector.connect(name, socket).await
+    }
+}
+
+fn name(text: &str) -> Result<ServerName<'static>, BadTls> {
+    ServerName::try_from(text.to_owned()).map_err(|_| BadTls::ServerName(text.to_owned()))
+}
+
+fn roots(options: &TlsOptions) -> Result<RootCertStore, BadTls> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = &options.ca_file {
+        let bad = |source| BadTls::File { path: path.clone(), source };
+        for certificate in CertificateDer::pem_file_iter(path).map_err(bad)? {
+            roots.add(certificate.map_err(bad)?).map_err(BadTls::Setup)?;
+        }
+    }
+    if let Some(pem) = &options.ca_pem {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate.map_err(BadTls::Pem)?).map_err(BadTls::Setup)?;
+        }
+    }
+    if roots.is_empty() { Err(BadTls::NoCertificate) } else { Ok(roots) }
+}
+
+/// What [`TlsOptions::dangerously_accept_any_certificate`] asks for.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
