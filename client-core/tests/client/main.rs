@@ -1,0 +1,6 @@
+//! The client as its users see it, over real sockets, against servers that the
+//! tests write themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
+
+mod common;
+mod outcomes;
