@@ -42,6 +42,8 @@ mod requests;
 mod server;
 mod session;
 mod single;
+#[cfg(test)]
+mod testing;
 mod tls;
 mod unsent;
 

@@ -324,3 +324,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

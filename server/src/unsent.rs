@@ -82,3 +82,60 @@ fn grant(frame: ServerFrame<'_>) -> Option<LostGrant> {
     }
     .map(|(token, key)| LostGrant { token, key: key.as_bytes().into() })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{answer, key};
+
+    proptest! {
+        /// Against a count that knows the frames one by one.
+        #[test]
+        fn exactly_the_frames_of_which_no_byte_left_are_cut(
+            frames in prop::collection::vec((0u8..5, 1u64..1000, "[a-z\\x00]{1,40}"), 0..30),
+            part in 0.0..1.0f64,
+        ) {
+            let frames = frames.iter().map(|(kind, token, name)| {
+                let (token, key) = (*token, key(name));
+                match kind {
+                    0 => ServerFrame::GrantedUntil { token, owner: 1, ends_ms: 1000, key },
+                    1 => ServerFrame::GrantedUntil { token, owner: 1, ends_ms: 0, key },
+                    2 => ServerFrame::Granted { token, owner: 0x0a0a_0a0a, key },
+                    3 => ServerFrame::Released { token, key },
+                    _ => ServerFrame::Leader { address: "host:1" },
+                }
+            }).collect::<Vec<_>>();
+            let mut unsent = Unsent::default();
+            frames.iter().for_each(|frame| unsent.say(*frame));
+            let total = unsent.rest().len();
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let sent = (part * total as f64) as usize;
+            unsent.advance(sent);
+
+            let (mut start, mut kept, mut expected) = (0, Vec::new(), Vec::new());
+            for frame in &frames {
+                let bytes = answer(*frame);
+                if start < sent {
+                    kept.extend_from_slice(&bytes);
+                } else if let ServerFrame::GrantedUntil { token, ends_ms: 1000, key, .. }
+                    | ServerFrame::Granted { token, key, .. } = frame
+                {
+                    expected.push(LostGrant { token: *token, key: key.as_bytes().into() });
+                }
+                start += bytes.len();
+            }
+            prop_assert_eq!(unsent.cut(Extension::On), expected);
+            prop_assert_eq!(unsent.rest(), &kept[sent.min(kept.len())..]);
+        }
+    }
+
+    #[test]
+    fn an_idle_connection_keeps_little_memory() {
+        let mut unsent = Unsent::default();
+        unsent.frames().resize(1 << 20, 0);
+        unsent.advance(1 << 20);
+        assert!(unsent.is_empty() && unsent.frames.capacity() <= KEPT_BYTES);
+    }
+}
