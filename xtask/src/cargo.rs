@@ -46,6 +46,17 @@ pub(crate) fn has(tool: &str) -> bool {
     probe.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
+/// Whether `cargo TOOL` is there, which minimal toolchains lack: if it is not,
+/// after an attempt to install it as the `component` of the toolchain.
+pub(crate) fn has_component(tool: &str, component: &str) -> bool {
+    if has(tool) {
+        return true;
+    }
+    let mut install = Command::new("rustup");
+    install.args(["component", "add", component]).stdin(Stdio::null());
+    install.status().is_ok_and(|status| status.success()) && has(tool)
+}
+
 /// The command as one would type it.
 pub(crate) fn name(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();

@@ -30,7 +30,7 @@ pub(crate) fn run(strict: bool) -> ExitCode {
 }
 
 fn format(report: &mut Report) {
-    if cargo::has("fmt") {
+    if cargo::has_component("fmt", "rustfmt") {
         report.step("format", || cargo::run(&mut cargo::command(["fmt", "--all", "--check"])));
     } else {
         report.skip("format", "rustfmt is not installed (rustup component add rustfmt)");
@@ -38,7 +38,7 @@ fn format(report: &mut Report) {
 }
 
 fn lints(report: &mut Report) {
-    if cargo::has("clippy") {
+    if cargo::has_component("clippy", "clippy") {
         let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
         report.step("lints", || cargo::run(&mut cargo::command(clippy)));
     } else {
