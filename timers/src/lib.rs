@@ -20,6 +20,10 @@
 //! assert_eq!(timers.next_deadline(), None);
 //! ```
 
+mod slots;
+
+pub use slots::Slots;
+
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -28,9 +32,6 @@ pub const MAX_SECS: u16 = 1023;
 
 const LISTS: usize = MAX_SECS as usize + 1;
 const NONE: u32 = u32::MAX;
-
-/// An idle set gives its memory back, but for this many nodes.
-const KEPT_NODES: usize = 1024;
 
 /// A timer that was set. It is valid until the timer fires or is cancelled;
 /// after that the same value may name another timer, so its owner forgets it.
@@ -41,11 +42,9 @@ pub struct TimerId(u32);
 struct Node<T> {
     deadline: u64,
     previous: u32,
-    /// The next of the list; for a free node, the next free one.
     next: u32,
     secs: u16,
-    /// `None`: the node is free.
-    value: Option<T>,
+    value: T,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +56,7 @@ struct List {
 /// A set of timers, each with a value that it gives back when due.
 #[derive(Debug)]
 pub struct Timers<T> {
-    nodes: Vec<Node<T>>,
-    free: u32,
-    live: usize,
+    nodes: Slots<Node<T>>,
     lists: Box<[List; LISTS]>,
     /// One bit for each list that is not empty.
     occupied: [u64; LISTS / 64],
@@ -76,9 +73,7 @@ impl<T> Timers<T> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            nodes: Vec::new(),
-            free: NONE,
-            live: 0,
+            nodes: Slots::new(),
             lists: Box::new([List { head: NONE, tail: NONE }; LISTS]),
             occupied: [0; LISTS / 64],
         }
@@ -87,13 +82,13 @@ impl<T> Timers<T> {
     /// How many timers are set.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.live
+        self.nodes.len()
     }
 
     /// Whether none is set.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.live == 0
+        self.nodes.is_empty()
     }
 
     /// Sets a timer that is due `secs` seconds after `from`; more than
@@ -105,53 +100,21 @@ impl<T> Timers<T> {
         let secs = secs.min(MAX_SECS);
         let deadline = from.saturating_add(u64::from(secs) * SECOND);
         let mut before = self.lists[usize::from(secs)].tail;
-        while before != NONE && self.nodes[before as usize].deadline > deadline {
-            before = self.nodes[before as usize].previous;
+        while let Some(node) = self.nodes.get(before).filter(|node| node.deadline > deadline) {
+            before = node.previous;
         }
-        let list = &mut self.lists[usize::from(secs)];
-        let next = if before == NONE { list.head } else { self.nodes[before as usize].next };
-        let node = Node { deadline, previous: before, next, secs, value: Some(value) };
-        let index = if self.free == NONE {
-            self.nodes.push(node);
-            // The most timers that fit in memory are far fewer than 2^32 - 1.
-            u32::try_from(self.nodes.len() - 1).unwrap_or(NONE)
-        } else {
-            let index = self.free;
-            self.free = self.nodes[index as usize].next;
-            self.nodes[index as usize] = node;
-            index
-        };
-        self.link(before, index, next, secs);
-        self.live += 1;
-        TimerId(index)
+        let next = self.nodes.get(before).map_or(self.lists[usize::from(secs)].head, |node| node.next);
+        let id = self.nodes.insert(Node { deadline, previous: before, next, secs, value });
+        self.join(secs, before, id);
+        self.join_back(secs, id, next);
+        TimerId(id)
     }
 
     /// Takes a timer back and returns its value; `None` if it is not set.
     pub fn cancel(&mut self, id: TimerId) -> Option<T> {
-        let node = self.nodes.get_mut(id.0 as usize)?;
-        let value = node.value.take()?;
-        let (previous, next, secs) = (node.previous, node.next, node.secs);
-        node.next = self.free;
-        self.free = id.0;
-        self.live -= 1;
-        let list = &mut self.lists[usize::from(secs)];
-        if previous == NONE {
-            list.head = next;
-        } else {
-            self.nodes[previous as usize].next = next;
-        }
-        if next == NONE {
-            list.tail = previous;
-        } else {
-            self.nodes[next as usize].previous = previous;
-        }
-        if list.head == NONE {
-            self.occupied[usize::from(secs) / 64] &= !(1 << (secs % 64));
-        }
-        if self.live == 0 && self.nodes.len() > KEPT_NODES {
-            self.nodes = Vec::new();
-            self.free = NONE;
-        }
+        let Node { previous, next, secs, value, .. } = self.nodes.remove(id.0)?;
+        self.join(secs, previous, next);
+        self.join_back(secs, previous, next);
         Some(value)
     }
 
@@ -165,7 +128,7 @@ impl<T> Timers<T> {
     #[must_use]
     pub fn due(&self, now: u64) -> Option<&T> {
         let (index, deadline) = self.earliest()?;
-        if deadline > now { None } else { self.nodes.get(index as usize)?.value.as_ref() }
+        if deadline > now { None } else { self.nodes.get(index).map(|node| &node.value) }
     }
 
     /// Takes out one timer whose deadline is `now` or earlier, the earliest first.
@@ -181,7 +144,7 @@ impl<T> Timers<T> {
             while bits != 0 {
                 let index = self.lists[word * 64 + bits.trailing_zeros() as usize].head;
                 bits &= bits - 1;
-                let deadline = self.nodes[index as usize].deadline;
+                let Some(&Node { deadline, .. }) = self.nodes.get(index) else { continue };
                 if best.is_none_or(|(_, earliest)| deadline < earliest) {
                     best = Some((index, deadline));
                 }
@@ -190,19 +153,24 @@ impl<T> Timers<T> {
         best
     }
 
-    fn link(&mut self, before: u32, index: u32, next: u32, secs: u16) {
-        let list = &mut self.lists[usize::from(secs)];
-        if before == NONE {
-            list.head = index;
-        } else {
-            self.nodes[before as usize].next = index;
+    /// Makes `next` the one after `previous`, or the head of the list.
+    fn join(&mut self, secs: u16, previous: u32, next: u32) {
+        if let Some(node) = self.nodes.get_mut(previous) {
+            node.next = next;
+            return;
         }
-        if next == NONE {
-            list.tail = index;
-        } else {
-            self.nodes[next as usize].previous = index;
+        self.lists[usize::from(secs)].head = next;
+        let bit = 1 << (secs % 64);
+        let word = &mut self.occupied[usize::from(secs) / 64];
+        *word = if next == NONE { *word & !bit } else { *word | bit };
+    }
+
+    /// Makes `previous` the one before `next`, or the tail of the list.
+    fn join_back(&mut self, secs: u16, previous: u32, next: u32) {
+        match self.nodes.get_mut(next) {
+            Some(node) => node.previous = previous,
+            None => self.lists[usize::from(secs)].tail = previous,
         }
-        self.occupied[usize::from(secs) / 64] |= 1 << (secs % 64);
     }
 }
 

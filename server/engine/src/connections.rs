@@ -80,7 +80,7 @@ impl Connections {
     fn forget(&mut self, id: ConnId) {
         self.by_id.remove(&id);
         if self.by_id.capacity() > 1024 && self.by_id.len() < self.by_id.capacity() / 8 {
-            self.by_id.shrink_to_fit();
+            self.by_id.shrink_to(self.by_id.len() * 2);
         }
     }
 }

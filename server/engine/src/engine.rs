@@ -103,7 +103,9 @@ impl Engine {
         }
     }
 
-    /// Takes note of what happened at `now`, which never decreases from call to call.
+    /// Takes note of what happened at `now`, which never decreases from call to
+    /// call, and is no earlier than the receipt of any request that has been
+    /// handled: a lease is counted from it.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::Request(connection, request) => self.request(now, connection, request),

@@ -45,6 +45,7 @@ mod hash;
 mod locks;
 mod pass;
 mod queue;
+mod store;
 mod tape;
 mod tombstones;
 mod turns;
@@ -55,7 +56,3 @@ pub use config::{Config, Limits};
 pub use engine::{Engine, Stats};
 pub use turns::Batch;
 pub use types::{Answer, ConnId, Effect, Input, Nanos, Request, SECOND, Seq};
-
-/// An idle engine gives its memory back, but for this many entries a table, so
-/// that a key that comes and goes does not cost an allocation each time.
-const KEPT_SLOTS: usize = 1024;

@@ -1,12 +1,10 @@
 //! The held keys.
 
-use hashbrown::HashTable;
-use slab::Slab;
 use ticketing_timers::TimerId;
 
-use crate::KEPT_SLOTS;
 use crate::hash::Seed;
 use crate::queue::Queue;
+use crate::store::Store;
 
 /// One held key. A free key has no entry at all.
 #[derive(Debug)]
@@ -36,57 +34,46 @@ impl Lock {
 /// All held keys, by number and by name.
 #[derive(Debug)]
 pub(crate) struct Locks {
-    slots: Slab<Lock>,
-    by_key: HashTable<u32>,
+    store: Store<Lock>,
     seed: Seed,
 }
 
 impl Locks {
-    pub(crate) const fn new(seed: Seed) -> Self {
-        Self { slots: Slab::new(), by_key: HashTable::new(), seed }
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self { store: Store::default(), seed }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.store.len()
     }
 
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
-        let is_it = |&id: &u32| self.slots.get(id as usize).is_some_and(|lock| *lock.key == *key);
-        self.by_key.find(self.seed.of_key(key), is_it).copied()
+        let mut found = self.store.with_hash(self.seed.of_key(key));
+        found.find(|(_, lock)| *lock.key == *key).map(|(id, _)| id)
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Lock> {
-        self.slots.get(id as usize)
+        self.store.get(id)
     }
 
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Lock> {
-        self.slots.get_mut(id as usize)
+        self.store.get_mut(id)
     }
 
     /// Adds a key that is not there.
     pub(crate) fn insert(&mut self, key: &[u8], owner: u64, token: u64) -> u32 {
         let lock = Lock { key: key.into(), owner, token, verified: false, lease: None, queue: None };
-        // The limit of held locks is a u32.
-        let id = u32::try_from(self.slots.insert(lock)).unwrap_or(u32::MAX);
-        let (slots, seed) = (&self.slots, self.seed);
-        let rehash = |&id: &u32| slots.get(id as usize).map_or(0, |lock| seed.of_key(&lock.key));
-        self.by_key.insert_unique(seed.of_key(key), id, rehash);
-        id
+        let seed = self.seed;
+        self.store.insert(lock, |lock| seed.of_key(&lock.key))
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Lock> {
-        let lock = self.slots.try_remove(id as usize)?;
-        if let Ok(entry) = self.by_key.find_entry(self.seed.of_key(&lock.key), |&other| other == id) {
-            entry.remove();
-        }
-        if self.slots.is_empty() && self.slots.capacity() > KEPT_SLOTS {
-            *self = Self::new(self.seed);
-        }
-        Some(lock)
+        let seed = self.seed;
+        self.store.remove(id, |lock| seed.of_key(&lock.key))
     }
 
     /// The numbers of all held keys.
     pub(crate) fn ids(&self) -> Vec<u32> {
-        self.slots.iter().filter_map(|(id, _)| u32::try_from(id).ok()).collect()
+        self.store.ids().collect()
     }
 }

@@ -12,6 +12,9 @@ const BITS: u64 = 64;
 /// Below this many positions, dead ones are not worth the work.
 const WORTH_PACKING: usize = 256;
 
+/// An empty queue keeps this many slots while its key is held.
+const KEPT_SLOTS: usize = 8;
+
 /// Waiters in the order of their arrival, each named by a number of the caller's.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -97,7 +100,7 @@ impl Queue {
         if self.len == 0 {
             // The base moves on, so that no position comes twice.
             let base = self.base + self.alive.len() as u64 * BITS;
-            if self.slots.len() > WORTH_PACKING {
+            if self.slots.capacity() > KEPT_SLOTS {
                 *self = Self { base, ..Self::default() };
             } else {
                 self.slots.clear();

@@ -3,6 +3,10 @@
 
 use crate::{Answer, Effect};
 
+/// Larger buffers are not kept for reuse.
+const KEPT_ENTRIES: usize = 4096;
+const KEPT_KEY_BYTES: usize = 32;
+
 /// A value that names a key and can be given another one.
 pub(crate) trait Keyed: Copy {
     type With<'b>;
@@ -49,7 +53,12 @@ impl<T> Tape<T> {
         self.entries.is_empty()
     }
 
+    /// Empties the tape. Its buffers stay for the next turn, unless an unusually
+    /// large one left them unusually large.
     pub(crate) fn clear(&mut self) {
+        if self.entries.capacity() > KEPT_ENTRIES || self.bytes.capacity() > KEPT_ENTRIES * KEPT_KEY_BYTES {
+            *self = Self::default();
+        }
         self.entries.clear();
         self.bytes.clear();
     }
@@ -66,9 +75,19 @@ impl<T> Tape<T> {
         self.entries.get(index).map(|entry| (&entry.value, self.key_of(entry)))
     }
 
-    /// Keeps the values that are wanted; their keys stay where they are.
+    /// Keeps the values that are wanted.
     pub(crate) fn retain(&mut self, mut wanted: impl FnMut(&T) -> bool) {
         self.entries.retain(|entry| wanted(&entry.value));
+        let used: usize = self.entries.iter().map(|entry| entry.len as usize).sum();
+        if used < self.bytes.len() / 2 {
+            let mut whole = Self::default();
+            for entry in std::mem::take(&mut self.entries) {
+                let key =
+                    self.bytes.get(entry.start as usize..).and_then(|rest| rest.get(..entry.len as usize));
+                whole.push(entry.value, key.unwrap_or_default());
+            }
+            *self = whole;
+        }
     }
 
     fn key_of(&self, entry: &Entry<T>) -> &[u8] {

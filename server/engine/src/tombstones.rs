@@ -1,11 +1,10 @@
 //! Owners of whom a verify said that they never will hold their key.
 
-use hashbrown::HashTable;
-use slab::Slab;
-use ticketing_timers::{TimerId, Timers};
+use ticketing_timers::Timers;
 
+use crate::Nanos;
 use crate::hash::Seed;
-use crate::{KEPT_SLOTS, Nanos};
+use crate::store::Store;
 
 /// How long a tombstone stands. An acquire that is later than that was lost for good.
 const TOMBSTONE_SECS: u16 = 600;
@@ -14,24 +13,22 @@ const TOMBSTONE_SECS: u16 = 600;
 pub(crate) struct Tombstone {
     pub(crate) owner: u64,
     pub(crate) key: Box<[u8]>,
-    timer: Option<TimerId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Tombstones {
-    slots: Slab<Tombstone>,
-    by_name: HashTable<u32>,
+    store: Store<Tombstone>,
     timers: Timers<u32>,
     seed: Seed,
 }
 
 impl Tombstones {
     pub(crate) fn new(seed: Seed) -> Self {
-        Self { slots: Slab::new(), by_name: HashTable::new(), timers: Timers::new(), seed }
+        Self { store: Store::default(), timers: Timers::new(), seed }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.store.len()
     }
 
     pub(crate) fn contains(&self, owner: u64, key: &[u8]) -> bool {
@@ -43,43 +40,31 @@ impl Tombstones {
     }
 
     pub(crate) fn insert(&mut self, owner: u64, key: &[u8]) {
-        let id = self.slots.insert(Tombstone { owner, key: key.into(), timer: None });
-        let id = u32::try_from(id).unwrap_or(u32::MAX);
-        let (slots, seed) = (&self.slots, self.seed);
-        let rehash = |&id: &u32| slots.get(id as usize).map_or(0, |it| seed.of_tombstone(it.owner, &it.key));
-        self.by_name.insert_unique(seed.of_tombstone(owner, key), id, rehash);
+        let seed = self.seed;
+        let tombstone = Tombstone { owner, key: key.into() };
+        self.store.insert(tombstone, |it| seed.of_tombstone(it.owner, &it.key));
     }
 
     /// The tombstone has committed: from here its time counts.
     pub(crate) fn committed(&mut self, owner: u64, key: &[u8], now: Nanos) {
-        let Some(id) = self.find(owner, key) else { return };
-        let timer = self.timers.set(now, TOMBSTONE_SECS, id);
-        if let Some(tombstone) = self.slots.get_mut(id as usize) {
-            tombstone.timer = Some(timer);
+        if let Some(id) = self.find(owner, key) {
+            self.timers.set(now, TOMBSTONE_SECS, id);
         }
     }
 
     /// Takes out one tombstone that has stood long enough.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Tombstone> {
         let id = self.timers.pop_due(now)?;
-        let tombstone = self.slots.try_remove(id as usize)?;
-        let hash = self.seed.of_tombstone(tombstone.owner, &tombstone.key);
-        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == id) {
-            entry.remove();
-        }
-        if self.slots.is_empty() && self.slots.capacity() > KEPT_SLOTS {
-            *self = Self::new(self.seed);
-        }
-        Some(tombstone)
+        let seed = self.seed;
+        self.store.remove(id, |it| seed.of_tombstone(it.owner, &it.key))
     }
 
     fn find(&self, owner: u64, key: &[u8]) -> Option<u32> {
         // Every acquire asks, and there hardly ever is one.
-        if self.slots.is_empty() {
+        if self.store.is_empty() {
             return None;
         }
-        let is_it =
-            |&id: &u32| self.slots.get(id as usize).is_some_and(|it| it.owner == owner && *it.key == *key);
-        self.by_name.find(self.seed.of_tombstone(owner, key), is_it).copied()
+        let mut found = self.store.with_hash(self.seed.of_tombstone(owner, key));
+        found.find(|(_, it)| it.owner == owner && *it.key == *key).map(|(id, _)| id)
     }
 }

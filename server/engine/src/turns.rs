@@ -1,6 +1,8 @@
 //! What was decided, turn by turn, until the last answer of it is given out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
 
 use crate::connections::Connections;
 use crate::hash::Seed;
@@ -74,6 +76,9 @@ struct Turn {
     answers: Tape<Pending>,
     /// Answers that wait for the commit.
     gated: usize,
+    /// To which connection and about which key they are, by a hash of both: a
+    /// collision makes an answer wait a little, no more.
+    gates: HashTable<u64>,
     /// Answers that wait for nothing and have not gone.
     free: usize,
     /// Its fate is known: every answer may go.
@@ -87,14 +92,14 @@ pub(crate) struct Turns {
     open: Turn,
     sealed: VecDeque<Turn>,
     last_seq: Seq,
-    /// The latest turn with a gated answer to a connection about a key, by a hash
-    /// of both: a collision makes an answer wait a little, no more.
-    gates: HashMap<u64, Seq, Seed>,
     seed: Seed,
     /// Buffers of past turns, for the next ones.
     spare_turns: Vec<Turn>,
     spare_effects: Vec<Tape<Effect<'static>>>,
 }
+
+/// Larger sets of gates are not kept for reuse.
+const KEPT_GATES: usize = 4096;
 
 /// How many buffers are kept for reuse.
 const SPARES: usize = 8;
@@ -106,7 +111,6 @@ impl Turns {
             open: Turn::default(),
             sealed: VecDeque::new(),
             last_seq: 0,
-            gates: HashMap::with_hasher(seed),
             seed,
             spare_turns: Vec::new(),
             spare_effects: Vec::new(),
@@ -126,8 +130,7 @@ impl Turns {
     ) {
         connections.owe(connection);
         if then.is_gated() {
-            let gate = self.seed.of_connection(connection, answer.key());
-            self.gates.insert(gate, self.last_seq + 1);
+            self.open.shut_gate(self.seed.of_connection(connection, answer.key()));
         }
         self.open.add(connection, answer, then);
     }
@@ -141,13 +144,13 @@ impl Turns {
         answer: Answer<'_>,
     ) {
         connections.owe(connection);
-        let gate = self.gates.get(&self.seed.of_connection(connection, answer.key()));
-        match gate.copied() {
-            Some(seq) if seq > self.last_seq => self.open.add(connection, answer, Then::Behind),
-            Some(seq) => match self.place_of(seq).and_then(|place| self.sealed.get_mut(place)) {
-                Some(turn) if !turn.settled => turn.add(connection, answer, Then::Behind),
-                _ => self.open.add(connection, answer, Then::Free),
-            },
+        let gate = self.seed.of_connection(connection, answer.key());
+        if self.open.has_gate(gate) {
+            return self.open.add(connection, answer, Then::Behind);
+        }
+        // Few turns are in flight at a time.
+        match self.sealed.iter_mut().rev().find(|turn| turn.has_gate(gate)) {
+            Some(turn) => turn.add(connection, answer, Then::Behind),
             None => self.open.add(connection, answer, Then::Free),
         }
     }
@@ -179,9 +182,7 @@ impl Turns {
         let place = self.place_of(seq)?;
         let turn = self.sealed.get_mut(place).filter(|turn| !turn.settled)?;
         turn.settled = true;
-        if self.open.gated == 0 && self.sealed.iter().all(|turn| turn.settled) {
-            self.gates.clear();
-        }
+        turn.open_gates();
         Some(place)
     }
 
@@ -211,11 +212,12 @@ impl Turns {
         }
     }
 
-    /// Throws the effects of the open turn away and answers as if it had been refused.
+    /// Throws the effects of the open turn away and answers as if it had been
+    /// refused. From now on nothing waits for a turn whose fate is open.
     pub(crate) fn abandon(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
         self.effects.clear();
         self.open.replace_gated(instead);
-        self.gates.clear();
+        self.sealed.iter_mut().for_each(Turn::open_gates);
     }
 
     /// Gives out every answer that may go: those of settled turns, the oldest
@@ -267,9 +269,8 @@ impl Turn {
             }
         }
         if given == self.answers.len() {
-            let answers = std::mem::take(&mut self.answers);
-            *self = Self { answers, seq: self.seq, settled: self.settled, ..Self::default() };
             self.answers.clear();
+            (self.gated, self.free) = (0, 0);
         } else {
             self.answers.retain(|pending| !wanted(pending.then));
             self.free = 0;
@@ -286,5 +287,24 @@ impl Turn {
         }
         self.free = self.answers.len();
         self.gated = 0;
+        self.open_gates();
+    }
+
+    fn has_gate(&self, gate: u64) -> bool {
+        self.gates.find(gate, |&other| other == gate).is_some()
+    }
+
+    fn shut_gate(&mut self, gate: u64) {
+        if !self.has_gate(gate) {
+            self.gates.insert_unique(gate, gate, |&other| other);
+        }
+    }
+
+    /// Nothing waits behind the answers of this turn any more.
+    fn open_gates(&mut self) {
+        if self.gates.capacity() > KEPT_GATES {
+            self.gates = HashTable::new();
+        }
+        self.gates.clear();
     }
 }

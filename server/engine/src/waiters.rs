@@ -1,12 +1,11 @@
 //! Everybody who waits: found by number, by owner, by connection, by deadline.
 
-use hashbrown::HashTable;
-use slab::Slab;
 use ticketing_timers::{TimerId, Timers};
 
 use crate::connections::Connections;
 use crate::hash::Seed;
-use crate::{ConnId, KEPT_SLOTS, Nanos};
+use crate::store::Store;
+use crate::{ConnId, Nanos};
 
 /// No waiter.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -43,9 +42,8 @@ pub(crate) struct Newcomer {
 
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    slots: Slab<Waiter>,
-    /// By owner and lock; one owner may stand there more than once.
-    by_owner: HashTable<u32>,
+    /// Found by owner and lock; one owner may stand there more than once.
+    store: Store<Waiter>,
     timers: Timers<u32>,
     /// Arrival of the latest newcomer. Batches of two connections may come in
     /// another order than their bytes; a wait then counts from the later one,
@@ -56,21 +54,15 @@ pub(crate) struct Waiters {
 
 impl Waiters {
     pub(crate) fn new(seed: Seed) -> Self {
-        Self {
-            slots: Slab::new(),
-            by_owner: HashTable::new(),
-            timers: Timers::new(),
-            latest_received: 0,
-            seed,
-        }
+        Self { store: Store::default(), timers: Timers::new(), latest_received: 0, seed }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.store.len()
     }
 
     pub(crate) fn moved(&mut self, id: u32, position: u64) {
-        if let Some(waiter) = self.slots.get_mut(id as usize) {
+        if let Some(waiter) = self.store.get_mut(id) {
             waiter.position = position;
         }
     }
@@ -79,12 +71,15 @@ impl Waiters {
         self.timers.next_deadline()
     }
 
+    /// One waiter whose wait has run out, the earliest first. It stays until it is removed.
+    pub(crate) fn due(&self, now: Nanos) -> Option<u32> {
+        self.timers.due(now).copied()
+    }
+
     /// The waiters of this owner on this lock, in no order.
     pub(crate) fn of_owner(&self, owner: u64, lock: u32) -> impl Iterator<Item = (u32, &Waiter)> {
-        self.by_owner
-            .iter_hash(self.seed.of_owner(owner, lock))
-            .filter_map(|&id| Some((id, self.slots.get(id as usize)?)))
-            .filter(move |(_, waiter)| waiter.owner == owner && waiter.lock == lock)
+        let found = self.store.with_hash(self.seed.of_owner(owner, lock));
+        found.filter(move |(_, waiter)| waiter.owner == owner && waiter.lock == lock)
     }
 
     /// Adds a waiter; `join` puts its number into the queue and returns its position.
@@ -97,58 +92,41 @@ impl Waiters {
     ) {
         let Newcomer { connection, owner, received, wait_secs, lease_secs } = newcomer;
         self.latest_received = self.latest_received.max(received);
-        // The limit of waiters is a u32.
-        let id = u32::try_from(self.slots.vacant_key()).unwrap_or(NONE);
-        let timer = self.timers.set(self.latest_received, u16::from(wait_secs), id);
+        let id = self.store.next_id();
         let listed = connections.entry(connection);
         let next = std::mem::replace(&mut listed.first_waiter, id);
         listed.in_flight += 1;
-        if let Some(next) = self.slots.get_mut(next as usize) {
+        if let Some(next) = self.store.get_mut(next) {
             next.previous = id;
         }
-        let deadline = self.latest_received.saturating_add(u64::from(wait_secs) * crate::SECOND);
-        let position = join(id);
-        self.slots.insert(Waiter {
+        let waiter = Waiter {
             connection,
             owner,
             received,
-            deadline,
-            position,
+            deadline: self.latest_received.saturating_add(u64::from(wait_secs) * crate::SECOND),
+            position: join(id),
             lock,
             lease_secs,
-            timer,
+            timer: self.timers.set(self.latest_received, u16::from(wait_secs), id),
             previous: NONE,
             next,
-        });
-        let (slots, seed) = (&self.slots, self.seed);
-        let rehash =
-            |&id: &u32| slots.get(id as usize).map_or(0, |waiter| seed.of_owner(waiter.owner, waiter.lock));
-        self.by_owner.insert_unique(seed.of_owner(owner, lock), id, rehash);
+        };
+        let seed = self.seed;
+        self.store.insert(waiter, |waiter| seed.of_owner(waiter.owner, waiter.lock));
     }
 
     /// Takes a waiter out of everything but the queue of its key.
     pub(crate) fn remove(&mut self, id: u32, connections: &mut Connections) -> Option<Waiter> {
-        let waiter = self.slots.try_remove(id as usize)?;
+        let seed = self.seed;
+        let waiter = self.store.remove(id, |waiter| seed.of_owner(waiter.owner, waiter.lock))?;
         self.timers.cancel(waiter.timer);
-        let hash = self.seed.of_owner(waiter.owner, waiter.lock);
-        if let Ok(entry) = self.by_owner.find_entry(hash, |&other| other == id) {
-            entry.remove();
-        }
-        match self.slots.get_mut(waiter.previous as usize) {
+        match self.store.get_mut(waiter.previous) {
             Some(previous) => previous.next = waiter.next,
             None => connections.entry(waiter.connection).first_waiter = waiter.next,
         }
-        if let Some(next) = self.slots.get_mut(waiter.next as usize) {
+        if let Some(next) = self.store.get_mut(waiter.next) {
             next.previous = waiter.previous;
         }
-        if self.slots.is_empty() && self.slots.capacity() > KEPT_SLOTS {
-            *self = Self { latest_received: self.latest_received, ..Self::new(self.seed) };
-        }
         Some(waiter)
-    }
-
-    /// One waiter whose wait has run out, the earliest first. It stays until it is removed.
-    pub(crate) fn due(&self, now: Nanos) -> Option<u32> {
-        self.timers.due(now).copied()
     }
 }
