@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ticketing_protocol::handshake::digest;
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wire};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
 
 use crate::at_once;
 
@@ -225,7 +225,10 @@ fn b17_silent_strangers_are_bounded_and_dropped() {
     }
     let took = start.elapsed();
     assert!(took < Duration::from_secs(12), "dropped only after {took:?}");
-    let _ = Raw::open(server.addr());
+    drop(strangers);
+    wait_until("room for a stranger", PATIENCE, || {
+        Raw::connect(server.addr()).read_line().starts_with("TICKETING")
+    });
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ticketing_test_support::{Closed, PATIENCE, Raw, Reply, Server, wait_until, wire};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
 
+use crate::closing::fill_with_unread_answers;
 use crate::timed;
 
 #[test]
@@ -188,16 +189,32 @@ fn j98_unread_answers_are_bounded_and_end_the_connection() {
     assert!(took >= Duration::from_secs(5), "cut off after {took:?}");
     let grown = server.usage().rss.saturating_sub(before.rss);
     assert!(grown < 4 * 1024 * 1024, "{grown} bytes for one client that does not read");
-    // All the way, what is read is whole frames; at the end stands the reason, if it got through.
-    let mut last = None;
+    // All the way, what is read is whole frames.
     while let Some(reply) = deaf.read_within(PATIENCE) {
-        last = Some(reply);
+        assert!(matches!(reply, Reply::NotHeld { .. } | Reply::Error(_)), "{reply:?}");
     }
-    match deaf.closed() {
-        Some(Closed::Eof) => assert_eq!(last, Some(Reply::error("overloaded"))),
-        Some(Closed::Cut) => {}
-        None => panic!("the connection is still open"),
-    }
+    assert!(deaf.closed().is_some());
+}
+
+/// Whoever listens again soon enough is told why the connection ends.
+#[test]
+fn j98_unread_answers_end_with_their_reason() {
+    let server = Server::builder().args(["--max-unread-output", "65536"]).admin().start();
+    let mut deaf = Raw::open(server.addr());
+    fill_with_unread_answers(&deaf);
+    wait_until("the end of the server's patience", PATIENCE, || {
+        server.metric("ticketing_errors_total") == Some(1.0)
+    });
+    let (last, took) = timed(|| {
+        let mut last = None;
+        while let Some(reply) = deaf.read_within(PATIENCE) {
+            last = Some(reply);
+        }
+        last
+    });
+    // The server leaves two seconds for it.
+    let too_late = took > Duration::from_millis(1500);
+    assert!(last == Some(Reply::error("overloaded")) || too_late, "{last:?} after {took:?}: {:?}", deaf.closed());
 }
 
 /// A client that reads slowly is slow, not dead.
@@ -223,4 +240,21 @@ fn j98_a_slow_reader_is_served() {
     }
     sender.join().unwrap().unwrap();
     assert!(slowest < Duration::from_secs(1), "a healthy client waited {slowest:?}");
+}
+
+/// So is one that reads very slowly: the server cuts off only who makes no progress at all.
+#[test]
+fn j98_a_very_slow_reader_is_served() {
+    let server = Server::builder().args(["--max-unread-output", "65536"]).admin().start();
+    let mut slow = Raw::open(server.addr());
+    fill_with_unread_answers(&slow);
+    let start = Instant::now();
+    // About 40 KB a second.
+    while start.elapsed() < Duration::from_secs(13) {
+        for _ in 0..150 {
+            slow.expect(&Reply::not_held(1, "k".repeat(128)));
+        }
+        sleep(Duration::from_millis(500));
+    }
+    assert_eq!(server.metric("ticketing_errors_total"), Some(0.0));
 }

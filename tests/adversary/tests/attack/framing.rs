@@ -170,9 +170,9 @@ fn a04_exact_limits() {
     raw.expect_silence(Duration::from_millis(300));
     raw.send("k");
     raw.expect_error("line_too_long");
-    let token = witness.take("still served", 1, 10);
-    witness.release("still served", token);
-    witness.expect(&Reply::released(token, "still served"));
+    let token = witness.take("still-served", 1, 10);
+    witness.release("still-served", token);
+    witness.expect(&Reply::released(token, "still-served"));
 }
 
 #[test]

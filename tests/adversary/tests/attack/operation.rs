@@ -35,7 +35,7 @@ fn k01_bad_settings_are_refused_with_their_reason() {
     expect_refused_start(&server().args(["--advertise", "no port;"]), &["advertise"]);
     expect_refused_start(&server().args(["--tls-cert", "cert.pem"]), &["--tls-key"]);
     expect_refused_start(&server().args(["--client-token-file", "/no/such/file"]), &["/no/such/file"]);
-    expect_refused_start(&server().token("fifteen bytes.."), &["16 bytes"]);
+    expect_refused_start(&server().token("fifteen bytes.."), &["at least 16"]);
     let taken = Server::start(&[]);
     expect_refused_start(&server().listen(taken.addr()), &[&taken.addr().to_string()]);
 }
