@@ -5,6 +5,7 @@
 //! before it are shrunk away.
 
 use std::fmt;
+use std::ops::Range;
 
 use proptest::prelude::*;
 use ticketing_engine::{Config, Limits};
@@ -13,6 +14,9 @@ use crate::machine::name;
 use crate::model::Key;
 
 pub(crate) const KEYS: [Key; 3] = [b"a", b"b", b"c"];
+
+/// The key of the long queues.
+pub(crate) const CROWDED: Key = KEYS[0];
 
 /// How many connections are open at any time. One that closes is followed by a new one.
 pub(crate) const CONNECTIONS: usize = 4;
@@ -27,6 +31,17 @@ pub(crate) enum Step {
         wait_secs: u8,
         lease_secs: u8,
         late_ns: u64,
+    },
+    /// Acquires of many owners, one after the other.
+    Crowd {
+        conn: usize,
+        owners: Range<u64>,
+        wait_secs: u8,
+    },
+    /// And their cancels.
+    Disperse {
+        conn: usize,
+        owners: Range<u64>,
     },
     Release {
         conn: usize,
@@ -126,6 +141,35 @@ pub(crate) fn with_an_end() -> impl Strategy<Value = Schedule> {
         steps.extend(after);
         steps
     }))
+}
+
+/// Schedules of long queues for one key, with gaps wherever somebody left.
+pub(crate) fn with_crowds() -> impl Strategy<Value = Schedule> {
+    let conn = 0..CONNECTIONS;
+    let owner = 0u64..500;
+    let owners = (owner.clone(), 1u64..300).prop_map(|(first, count)| first..first + count);
+    let few = (owner.clone(), 1u64..10).prop_map(|(first, count)| first..first + count);
+    let step = prop_oneof![
+        8 => (conn.clone(), owners.clone(), prop_oneof![1u8..5, Just(255u8)])
+            .prop_map(|(conn, owners, wait_secs)| Step::Crowd { conn, owners, wait_secs }),
+        6 => (conn.clone(), prop_oneof![owners, few])
+            .prop_map(|(conn, owners)| Step::Disperse { conn, owners }),
+        6 => (conn.clone(), owner.clone())
+            .prop_map(|(conn, owner)| Step::Place { conn, key: CROWDED, owner }),
+        2 => (conn.clone(), owner).prop_map(|(conn, owner)| Step::Verify { conn, key: CROWDED, owner }),
+        6 => conn.clone().prop_map(|conn| Step::Release { conn, key: CROWDED, token: Token::Current }),
+        1 => conn.prop_map(|conn| Step::Close { conn }),
+        2 => time().prop_map(|time| Step::Pass { time }),
+        2 => Just(Step::Tick),
+        2 => Just(Step::CatchUp),
+    ];
+    let config = config().prop_map(|config| {
+        let limits =
+            Limits { in_flight_per_connection: 1_000, waiters_per_key: 700, waiters: 900, ..config.limits };
+        Config { limits, ..config }
+    });
+    let steps = prop::collection::vec(step, 1..60);
+    (config, steps).prop_map(|(config, steps)| Schedule { config, steps })
 }
 
 fn schedule(steps: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Schedule> {
@@ -240,6 +284,16 @@ impl fmt::Debug for Step {
                  received {late_ns} ns ago",
                 name(key)
             ),
+            Self::Crowd { conn, ref owners, wait_secs } => {
+                write!(
+                    out,
+                    "connection {conn} acquires {} as each of {owners:?}, wait {wait_secs} s",
+                    name(CROWDED)
+                )
+            }
+            Self::Disperse { conn, ref owners } => {
+                write!(out, "connection {conn} cancels each of {owners:?} on {}", name(CROWDED))
+            }
             Self::Release { conn, key, token } => {
                 write!(out, "connection {conn} releases {}, token: {token:?}", name(key))
             }

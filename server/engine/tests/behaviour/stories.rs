@@ -51,6 +51,7 @@ stories![
     a_grant_that_committed_but_was_not_said_goes_on_to_the_next,
     a_grant_that_a_verify_was_told_of_stays_when_its_connection_closes,
     a_grant_that_a_verify_was_told_of_stays_when_it_was_not_delivered,
+    a_grant_that_was_not_delivered_is_given_back_only_by_its_own_token,
     a_tombstone_refuses_late_acquires_for_ten_minutes_from_its_commit,
     a_second_verify_needs_no_second_tombstone,
     without_room_for_a_tombstone_the_connection_is_closed,
@@ -191,6 +192,8 @@ fn a31_who_releases_and_acquires_again_queues_behind<M: Machine>() {
 fn a32_what_is_said_at_once_does_not_overtake_an_earlier_answer_about_the_key<M: Machine>() {
     let mut scene = Scene::<M>::new(&roomy());
     scene.acquire(1, K, 1, 0);
+    scene.ask(1, Request::Place { owner: 1, key: K });
+    assert_eq!(scene.said(), NOTHING);
     scene.seal();
     scene.acquire(1, K, 2, 0);
     scene.ask(1, Request::Place { owner: 2, key: K });
@@ -201,7 +204,8 @@ fn a32_what_is_said_at_once_does_not_overtake_an_earlier_answer_about_the_key<M:
     scene.commit();
     assert_eq!(
         scene.said(),
-        "c1: granted k to 1 under 1 for 10000 ms; c1: timed out k for 2; c1: place 0 of 0 in k for 2"
+        "c1: granted k to 1 under 1 for 10000 ms; c1: place 0 of 0 in k for 1; \
+         c1: timed out k for 2; c1: place 0 of 0 in k for 2"
     );
 }
 
@@ -503,8 +507,20 @@ fn a_grant_that_a_verify_was_told_of_stays_when_it_was_not_delivered<M: Machine>
     scene.verify(9, K, 1);
     scene.close(1);
     scene.handle(Input::Undelivered { token: 1, key: K });
-    assert_eq!(scene.settle(), "c9: verified k of 1 under 1");
+    assert_eq!(scene.seal(), "barrier");
+    scene.commit();
+    assert_eq!(scene.said(), "c9: verified k of 1 under 1");
     scene.handle(Input::Undelivered { token: 1, key: K });
+    assert_eq!(scene.seal(), NOTHING);
+}
+
+fn a_grant_that_was_not_delivered_is_given_back_only_by_its_own_token<M: Machine>() {
+    let mut scene = one_holds_and_three_wait::<M>();
+    scene.handle(Input::Undelivered { token: 1, key: K });
+    assert_eq!(scene.seal(), "release k 1 and grant 2 to 2 for 10 s");
+    for (token, key) in [(1, K), (3, K), (2, OTHER)] {
+        scene.handle(Input::Undelivered { token, key });
+    }
     assert_eq!(scene.seal(), NOTHING);
 }
 
