@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::ConnId;
-use crate::hash::Seed;
+use crate::hash::Dense;
 use crate::waiters::NONE;
 
 /// One connection that asked something.
@@ -19,16 +19,12 @@ pub(crate) struct Connection {
 }
 
 /// The connections, from their first request to their close and last answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Connections {
-    by_id: HashMap<ConnId, Connection, Seed>,
+    by_id: HashMap<ConnId, Connection, Dense>,
 }
 
 impl Connections {
-    pub(crate) fn new(seed: Seed) -> Self {
-        Self { by_id: HashMap::with_hasher(seed) }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }

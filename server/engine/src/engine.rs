@@ -94,7 +94,7 @@ impl Engine {
             locks: Locks::new(seed),
             leases: Timers::new(),
             waiters: Waiters::new(seed),
-            connections: Connections::new(seed),
+            connections: Connections::default(),
             tombstones: Tombstones::new(seed),
             turns: Turns::new(seed),
             next_token: Some(config.next_token.max(1)),

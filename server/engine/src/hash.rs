@@ -1,7 +1,8 @@
-//! One keyed hash for every table: clients choose keys and owners, so an
-//! unkeyed one would let them choose collisions too.
+//! A keyed hash for whatever clients choose (keys, owners): an unkeyed one would let
+//! them choose collisions too. And a cheap one for the numbers of connections,
+//! which they do not choose.
 
-use std::hash::{BuildHasher, Hasher as _};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use siphasher::sip::SipHasher13;
 
@@ -45,5 +46,28 @@ impl BuildHasher for Seed {
 
     fn build_hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.0[0], self.0[1])
+    }
+}
+
+/// Spreads the dense numbers of connections over all bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DenseHasher(u64);
+
+/// For a map whose keys are numbers of connections.
+pub(crate) type Dense = BuildHasherDefault<DenseHasher>;
+
+impl Hasher for DenseHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The odd number nearest to 2^64 divided by the golden ratio.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        // Tables take their buckets from the low bits, which a product mixes least.
+        self.0 ^ self.0 >> 32
     }
 }
