@@ -246,7 +246,7 @@ fn a99_a_million_locks_are_held_and_released() {
     assert_eq!(server.engine.stats().held, LOCKS);
     server.acquire(ConnId(1), KEY, 0, 0, 1);
     server.settle(|_, answer| {
-        assert_eq!(answer, Answer::Busy { owner: 0, key: KEY }, "one more than the limit")
+        assert_eq!(answer, Answer::Busy { owner: 0, key: KEY }, "one more than the limit");
     });
     let mut released = 0;
     for number in 1..=LOCKS {

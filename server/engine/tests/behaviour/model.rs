@@ -20,8 +20,6 @@ use ticketing_engine::{Answer, Config, ConnId, Effect, Input, Limits, Nanos, Req
 pub(crate) type Key = &'static [u8];
 
 const TOMBSTONE_SECS: u16 = 600;
-/// How many acquires of one owner may wait for one key.
-const SAME_OWNER_WAITERS: usize = 64;
 
 /// An answer that may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,24 +247,12 @@ impl Model {
             self.say_in_turn(conn, key, busy);
         } else if held && wait_secs == 0 {
             self.say_in_turn(conn, key, timed_out);
-        } else if self.drained || self.pending_acquires(conn) >= self.limits.in_flight_per_connection as usize
-        {
-            self.say_in_turn(conn, key, busy);
-        } else if self.out_of_tokens() {
+        } else if self.drained || self.out_of_tokens() || !self.has_room(conn, owner, key) {
             self.say_in_turn(conn, key, busy);
         } else if !held {
-            if self.locks.len() >= self.limits.held as usize {
-                self.say_in_turn(conn, key, busy);
-            } else {
-                let token = self.take_token();
-                self.effect(Effect::Grant { key, owner, token, lease_secs });
-                self.grant(now, conn, (owner, key, token), (received, lease_secs));
-            }
-        } else if self.queue(key).count() >= self.limits.waiters_per_key as usize
-            || self.waiters.len() >= self.limits.waiters as usize
-            || self.queue(key).filter(|waiter| waiter.owner == owner).count() >= SAME_OWNER_WAITERS
-        {
-            self.say_in_turn(conn, key, busy);
+            let token = self.take_token();
+            self.effect(Effect::Grant { key, owner, token, lease_secs });
+            self.grant(now, conn, (owner, key, token), (received, lease_secs));
         } else if received.saturating_add(u64::from(wait_secs) * SECOND) <= now {
             self.say_in_turn(conn, key, timed_out);
         } else {
@@ -497,6 +483,22 @@ impl Model {
 
     fn is_buried(&self, owner: u64, key: Key) -> bool {
         self.tombstones.iter().any(|tomb| tomb.owner == owner && tomb.key == key)
+    }
+
+    fn has_room(&self, conn: ConnId, owner: u64, key: Key) -> bool {
+        let within = |count: usize, limit: u32| count < limit as usize;
+        let limits = &self.limits;
+        within(self.pending_acquires(conn), limits.in_flight_per_connection)
+            && if self.locks.contains_key(key) {
+                within(self.queue(key).count(), limits.waiters_per_key)
+                    && within(self.waiters.len(), limits.waiters)
+                    && within(
+                        self.queue(key).filter(|waiter| waiter.owner == owner).count(),
+                        Limits::SAME_OWNER,
+                    )
+            } else {
+                within(self.locks.len(), limits.held)
+            }
     }
 
     /// Acquires of a connection that wait, or whose grant has not committed yet.
