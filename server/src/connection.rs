@@ -147,3 +147,103 @@ fn reached(hub: &Hub, phase: Phase) -> impl Future<Output = ()> + use<> {
         let _ = phases.wait_for(|&now| now >= phase).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+    use crate::testing::hub;
+
+    /// A client of a server in this phase.
+    fn client(phase: Phase) -> (DuplexStream, Arc<Hub>) {
+        let (hub, inbox) = hub();
+        // The driver of these tests listens and does nothing.
+        tokio::spawn(async move {
+            let mut inbox = inbox;
+            while inbox.recv().await.is_some() {}
+        });
+        hub.phase.send_replace(phase);
+        let (client, server) = duplex(1024);
+        let newcomer = Newcomer {
+            peer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            accepted: Instant::now(),
+            slot: hub.counters.count(|counters| &counters.connections),
+            waiting: hub.counters.count(|counters| &counters.unauthenticated),
+        };
+        let current = hub.credentials.current();
+        tokio::spawn(converse(server, newcomer, Arc::clone(&hub), current, "me:1".to_owned()));
+        (client, hub)
+    }
+
+    async fn line(client: &mut DuplexStream) -> String {
+        let mut line = Vec::new();
+        loop {
+            match client.read_u8().await.unwrap() {
+                b'\n' => return String::from_utf8(line).unwrap(),
+                byte => line.push(byte),
+            }
+        }
+    }
+
+    async fn answer(client: &mut DuplexStream, token: &[u8]) {
+        let greeting = line(client).await;
+        let (_, nonce) = greeting.split_once(' ').unwrap();
+        let mut line = Vec::new();
+        ticketing_protocol::handshake::encode_response(token, nonce, false, &mut line);
+        client.write_all(&line).await.unwrap();
+    }
+
+    async fn expect_end(client: &mut DuplexStream, text: &str) {
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, text);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_frame_says_that_the_session_is_open() {
+        let (mut client, hub) = client(Phase::Serving);
+        assert_eq!(hub.counters.unauthenticated.get(), 1);
+        answer(&mut client, b"").await;
+        assert_eq!(line(&mut client).await, "Lme:1");
+        assert_eq!((hub.counters.unauthenticated.get(), hub.counters.connections.get()), (0, 1));
+        client.shutdown().await.unwrap();
+        expect_end(&mut client, "").await;
+        drop(client);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(hub.counters.connections.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_client_is_told_after_a_pause() {
+        let (mut client, hub) = client(Phase::Serving);
+        let start = Instant::now();
+        answer(&mut client, b"wrong").await;
+        expect_end(&mut client, "Eauth_failed\n").await;
+        assert_eq!(start.elapsed(), REFUSAL_DELAY);
+        assert_eq!(hub.counters.errors(Reason::AuthFailed).get(), 1);
+        assert_eq!(hub.counters.authenticated.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_served_before_old_leases_have_run_out() {
+        let (mut client, _hub) = client(Phase::Grace);
+        let start = Instant::now();
+        answer(&mut client, b"").await;
+        expect_end(&mut client, "Enot_active\n").await;
+        assert_eq!(start.elapsed(), REFUSAL_DELAY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_draining_server_does_not_even_greet() {
+        let (mut newcomer, _hub) = client(Phase::Draining);
+        expect_end(&mut newcomer, "Eshutting_down\n").await;
+
+        let (mut unauthenticated, hub) = client(Phase::Serving);
+        line(&mut unauthenticated).await;
+        hub.phase.send_replace(Phase::Ending);
+        expect_end(&mut unauthenticated, "Eshutting_down\n").await;
+    }
+}

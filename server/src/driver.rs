@@ -226,3 +226,6 @@ impl Driver {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

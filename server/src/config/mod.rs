@@ -208,3 +208,6 @@ fn advertised(address: String) -> Result<String, ConfigError> {
         && port.is_some_and(|(_, port)| port.parse::<NonZeroU16>().is_ok());
     if legal { Ok(address) } else { Err(ConfigError::Advertise(address)) }
 }
+
+#[cfg(test)]
+mod tests;

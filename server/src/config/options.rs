@@ -150,23 +150,17 @@ pub struct Options {
     #[arg(long, env = "TICKETING_ADMIN_ALLOW_REMOTE", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub admin_allow_remote: Option<bool>,
-    /// How log lines on standard error are written
+    /// How log lines on standard error are written: text or json
     #[arg(
         long,
         env = "TICKETING_LOG_FORMAT",
         value_enum,
         hide_possible_values = true,
-        value_name = "text|json"
+        value_name = "FORMAT"
     )]
     pub log_format: Option<LogFormat>,
-    /// The least important lines that are logged
-    #[arg(
-        long,
-        env = "TICKETING_LOG_LEVEL",
-        value_enum,
-        hide_possible_values = true,
-        value_name = "error|warn|info|debug|trace"
-    )]
+    /// The least important lines that are logged: error, warn, info, debug or trace
+    #[arg(long, env = "TICKETING_LOG_LEVEL", value_enum, hide_possible_values = true, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
     /// Threads that serve connections; one is best until TLS or the number of clients fills it
     #[arg(long, env = "TICKETING_THREADS", value_name = "N")]

@@ -39,7 +39,7 @@ impl Bench {
         let (stop, stopped) = oneshot::channel();
         let stopping = async {
             if stopped.await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         };
         let session = tokio::spawn(session.run(Vec::new(), stopping));
@@ -74,13 +74,10 @@ impl Bench {
     }
 
     async fn requests(&mut self) -> Requests {
-        match self.driver.recv().await.unwrap() {
-            Message::Requests(conn, requests) => {
-                assert!(Arc::ptr_eq(&conn, &self.conn));
-                requests
-            }
-            other => panic!("{other:?}"),
-        }
+        let message = self.driver.recv().await.unwrap();
+        let Message::Requests(conn, requests) = message else { panic!("{message:?}") };
+        assert!(Arc::ptr_eq(&conn, &self.conn));
+        requests
     }
 
     /// The driver's turn: answers, then the batch is done.
@@ -160,7 +157,11 @@ async fn the_clock_of_a_frame_starts_anew_with_the_next_frame() {
     bench.send(&[end, begin].concat()).await;
     bench.requests().await;
     bench.answer(&[Answer::Released { token: 1, key: b"k" }]);
-    bench.expect_end(&[&answer(ServerFrame::Released { token: 1, key: key("k") })[..], b"Eframe_timeout\n"].concat()).await;
+    bench
+        .expect_end(
+            &[&answer(ServerFrame::Released { token: 1, key: key("k") })[..], b"Eframe_timeout\n"].concat(),
+        )
+        .await;
     assert_eq!(start.elapsed().as_secs(), 5);
 }
 
@@ -257,7 +258,11 @@ async fn a_driver_that_is_held_up_does_not_keep_a_connection_that_ends() {
     bench.expect_end(b"Ebad_op\n").await;
     assert_eq!(start.elapsed(), LINGER);
     let late = conn.answers().push(granted(7));
-    assert_eq!(late, Err(LostGrant { token: 7, key: b"k"[..].into() }), "a grant that comes too late is given back");
+    assert_eq!(
+        late,
+        Err(LostGrant { token: 7, key: b"k"[..].into() }),
+        "a grant that comes too late is given back"
+    );
 }
 
 #[tokio::test(start_paused = true)]

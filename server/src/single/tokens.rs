@@ -32,7 +32,7 @@ pub(super) const fn next_ceiling(reserved: u64) -> u64 {
 
 impl Tokens {
     /// All there are.
-    pub(super) const fn unlimited() -> Self {
+    pub(crate) const fn unlimited() -> Self {
         Self { ceiling: u64::MAX, disk: None, under_way: None }
     }
 

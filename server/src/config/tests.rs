@@ -1,0 +1,160 @@
+use std::net::SocketAddr;
+
+use super::*;
+
+const TOKEN: &[u8] = b"sixteen bytes or more";
+
+fn refused(options: Options, token: Option<&[u8]>) -> String {
+    Config::new(options, token.map(<[u8]>::to_vec)).unwrap_err().to_string()
+}
+
+fn listening(address: &str) -> Options {
+    Options { listen: address.parse().ok(), ..Options::default() }
+}
+
+#[test]
+fn nothing_given_is_a_server_for_this_machine() {
+    let config = Config::new(Options::default(), None).unwrap();
+    assert_eq!(config.listen, SocketAddr::from(([127, 0, 0, 1], 5225)));
+    assert!(matches!(config.client_token, TokenSource::None) && config.tls.is_none());
+    assert_eq!((config.limits.connections, config.limits.unauthenticated), (10_000, 1_024));
+    assert_eq!(config.limits.unread_output, 1 << 20);
+    assert_eq!(config.limits.engine, ticketing_engine::Limits::default());
+}
+
+#[test]
+fn what_stands_higher_wins() {
+    let flags = Options { threads: Some(2), ..Options::default() };
+    let file: Options = toml::from_str("threads = 3\nmax-held = 5\nlisten = \"127.0.0.1:1\"").unwrap();
+    let config = Config::new(flags.or(file), None).unwrap();
+    assert_eq!((config.threads.get(), config.limits.engine.held, config.listen.port()), (2, 5, 1));
+    assert_eq!(config.limits.engine.waiters, 1_000_000);
+}
+
+/// A setting forgotten in [`Options::or`] would be lost on its way.
+#[test]
+fn every_setting_is_passed_on_from_the_file() {
+    let all = r#"
+        listen = "127.0.0.1:1"
+        advertise = "h:1"
+        client-token-file = "t"
+        insecure-no-auth = true
+        tls-cert = "c"
+        tls-key = "k"
+        data-dir = "d"
+        restart-grace = 2
+        admin = "127.0.0.1:2"
+        admin-allow-remote = true
+        log-format = "json"
+        log-level = "debug"
+        threads = 3
+        max-connections = 4
+        max-unauthenticated = 5
+        max-in-flight = 6
+        max-waiters-per-key = 7
+        max-waiters = 8
+        max-held = 9
+        max-tombstones = 10
+        max-unread-output = 11
+    "#;
+    let file: Options = toml::from_str(all).unwrap();
+    let passed = Options::default().or(file.clone()).texts();
+    assert_eq!(passed, file.texts());
+    let flags = command().get_arguments().filter(|arg| arg.get_env().is_some()).count();
+    assert_eq!(passed.len() + 1, flags, "every flag but --config stands in a file");
+}
+
+#[test]
+fn every_flag_has_a_variable_of_its_name() {
+    for arg in command().get_arguments().filter(|arg| arg.get_env().is_some()) {
+        let expected = format!("TICKETING_{}", arg.get_long().unwrap().to_uppercase().replace('-', "_"));
+        assert_eq!(arg.get_env().unwrap().to_str(), Some(&expected[..]));
+    }
+}
+
+#[test]
+fn an_unknown_line_of_the_file_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.toml");
+    for (text, expected) in [
+        ("threads = 1\nmax-hold = 5\n", ["line 2", "max-hold"]),
+        ("max-held = -5\n", ["line 1", "max-held"]),
+        ("listen = \"somewhere\"\n", ["line 1", "listen"]),
+        ("client-token = \"not in a file of settings\"\n", ["line 1", "client-token"]),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = Options::read(&path).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let missing = Options::read(&folder.path().join("missing.toml")).unwrap_err().to_string();
+    assert!(missing.contains("missing.toml"), "{missing}");
+}
+
+#[test]
+fn other_machines_need_a_token() {
+    for open in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"] {
+        assert!(refused(listening(open), None).contains("--client-token-file"));
+        assert!(Config::new(listening(open), Some(TOKEN.to_vec())).is_ok());
+        let told = Options { insecure_no_auth: Some(true), ..listening(open) };
+        assert!(Config::new(told, None).is_ok());
+    }
+    for own in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1"] {
+        assert!(Config::new(listening(own), None).is_ok());
+    }
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_refused() {
+    let file = || Options { client_token_file: Some("t".into()), ..Options::default() };
+    assert!(refused(file(), Some(TOKEN)).contains("exclude"));
+    let no_auth = Options { insecure_no_auth: Some(true), ..file() };
+    assert!(refused(no_auth, None).contains("exclude"));
+    let no_auth = Options { insecure_no_auth: Some(true), ..Options::default() };
+    assert!(refused(no_auth, Some(TOKEN)).contains("exclude"));
+    let half = Options { tls_cert: Some("c".into()), ..Options::default() };
+    assert!(refused(half, None).contains("--tls-key"));
+    let half = Options { tls_key: Some("k".into()), ..Options::default() };
+    assert!(refused(half, None).contains("--tls-cert"));
+    assert!(refused(Options::default(), Some(b"fifteen bytes..")).contains("at least 16"));
+    assert!(refused(Options::default(), Some(b"")).contains("at least 16"));
+}
+
+#[test]
+fn admin_pages_stay_at_home_unless_told_otherwise() {
+    let admin = |address: &str, remote| Options {
+        admin: address.parse().ok(),
+        admin_allow_remote: remote,
+        ..Options::default()
+    };
+    assert!(refused(admin("0.0.0.0:1", None), None).contains("--admin-allow-remote"));
+    assert!(refused(admin("0.0.0.0:1", Some(false)), None).contains("--admin-allow-remote"));
+    assert!(Config::new(admin("0.0.0.0:1", Some(true)), None).is_ok());
+    assert!(Config::new(admin("127.0.0.1:1", None), None).is_ok());
+}
+
+#[test]
+fn an_advertised_address_can_be_told_to_clients() {
+    let advertise = |text: &str| Options { advertise: Some(text.to_owned()), ..Options::default() };
+    for good in ["locks.example.com:5225", "[::1]:5225", "10.0.0.1:1"] {
+        assert!(Config::new(advertise(good), None).is_ok(), "{good}");
+    }
+    let long = format!("{}:1", "h".repeat(139));
+    for bad in ["host", ":1", "host:0", "host:99999", "two words:1", "a;b:1", "hôte:1", "", &long] {
+        assert!(refused(advertise(bad), None).contains("HOST:PORT"), "{bad}");
+    }
+}
+
+#[test]
+fn a_limit_of_zero_is_refused() {
+    let none = Options { max_waiters: Some(0), ..Options::default() };
+    assert_eq!(refused(none, None), "--max-waiters must be at least 1");
+    let none = Options { threads: Some(0), ..Options::default() };
+    assert_eq!(refused(none, None), "--threads must be at least 1");
+}
+
+#[test]
+fn the_page_of_settings_is_as_the_code_says() {
+    let page = include_str!("../../../docs/settings.md");
+    assert!(page == settings_page(), "make it again: ticketing-server docs settings > docs/settings.md");
+}

@@ -1,0 +1,9 @@
+//! The real process: settings, signals, restarts, rotation, admin pages, bounds.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod admin;
+mod bounds;
+mod restart;
+mod rotation;
+mod settings;
+mod signals;
