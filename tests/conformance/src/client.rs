@@ -1,0 +1,309 @@
+//! Plays the client's part: has the runner make the calls, in order, and
+//! compares what comes of them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use crate::runner::{ConnectionReply, Pending, Reply, Runner};
+use crate::scenario::{
+    BrokerCall, Call, ClientStep, ConnectionLike, DOMAIN, Detail, Do, Expected, Kind, Trust, Until,
+};
+use crate::stage::Stage;
+use crate::values::{Key, Number, Owner, Range};
+
+/// Pause between two looks at a broker's connections.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How the client's part ended, if nothing was wrong.
+pub(crate) enum Played {
+    Fully,
+    /// This language cannot make the call of that name.
+    Inexpressible(String),
+}
+
+pub(crate) struct Client<'a> {
+    stage: &'a Stage,
+    runner: Runner,
+    /// File with the certificate of the known authority, and its text.
+    ca: Option<(String, String)>,
+    pending: HashMap<String, Pending>,
+    /// Number of each call that was made.
+    numbers: HashMap<String, u64>,
+    /// Brokers that are not closed yet.
+    brokers: Vec<String>,
+}
+
+impl<'a> Client<'a> {
+    pub(crate) fn new(stage: &'a Stage, runner: Runner, ca: Option<(String, String)>) -> Self {
+        let (pending, numbers, brokers) = (HashMap::new(), HashMap::new(), Vec::new());
+        Self { stage, runner, ca, pending, numbers, brokers }
+    }
+
+    pub(crate) async fn play(&mut self, steps: Vec<ClientStep>) -> anyhow::Result<Played> {
+        for (index, step) in steps.into_iter().enumerate() {
+            let told = format!("client, step {}", index + 1);
+            self.stage.client_at(format!("step {}, {step:?}", index + 1));
+            match step {
+                ClientStep::Do(step) => {
+                    if let Played::Inexpressible(name) = self.make(step).await.context(told)? {
+                        return Ok(Played::Inexpressible(name));
+                    }
+                }
+                ClientStep::Outcome(outcome) => {
+                    let reply = self.reply(&outcome.of).await.context(told.clone())?;
+                    self.check(&outcome.of, &outcome.is, outcome.within_ms, &reply).context(told)?;
+                }
+                ClientStep::Until(until) => self.until(&until).await.context(told)?,
+                ClientStep::Signal(name) => self.stage.signal(&name),
+                ClientStep::Await(name) => self.stage.signalled(&name).await,
+                ClientStep::Since(since) => {
+                    self.stage.since(&since).map_err(anyhow::Error::msg).context(told)?;
+                }
+                ClientStep::PauseMs(ms) => sleep(Duration::from_millis(ms)).await,
+            }
+        }
+        self.stage.client_at("its part is over".into());
+        Ok(Played::Fully)
+    }
+
+    /// Closes the brokers that are still there.
+    pub(crate) async fn close(&mut self) -> anyhow::Result<()> {
+        for broker in std::mem::take(&mut self.brokers) {
+            self.stage.client_at(format!("the last close of {broker:?}"));
+            let fields = fields(json!({ "broker": broker }));
+            let pending = self.runner.call("close", fields, self.stage)?;
+            let reply = pending.reply.await.context("the runner dropped the call")?;
+            self.check("the last close", &Expected(Detail::of(Kind::Done)), None, &reply)?;
+        }
+        Ok(())
+    }
+
+    async fn make(&mut self, step: Do) -> anyhow::Result<Played> {
+        let name = step.name().to_owned();
+        let fields = self.fields(&name, &step.call)?;
+        let pending = self.runner.call(step.call.kind(), fields, self.stage)?;
+        self.numbers.insert(name.clone(), pending.id);
+        self.pending.insert(name.clone(), pending);
+        let done = Expected(Detail::of(Kind::Done));
+        let expected = match (&step.is, step.call.is_instant()) {
+            (Some(expected), _) => expected,
+            (None, true) => &done,
+            (None, false) => return Ok(Played::Fully),
+        };
+        let reply = self.reply(&name).await?;
+        if step.may_be_inexpressible && reply.kind == Kind::Inexpressible {
+            return Ok(Played::Inexpressible(name));
+        }
+        self.check(&name, expected, step.within_ms, &reply)?;
+        if let (Call::Broker(_), Kind::Done) = (&step.call, reply.kind) {
+            self.brokers.push(name);
+        } else if let Call::Close { broker } = &step.call {
+            self.brokers.retain(|open| open != broker);
+        }
+        Ok(Played::Fully)
+    }
+
+    fn fields(&self, name: &str, call: &Call) -> anyhow::Result<Map<String, Value>> {
+        let of = call.of().and_then(|earlier| self.numbers.get(earlier));
+        let mut fields = fields(match call {
+            Call::Broker(broker) => self.broker_fields(name, broker)?,
+            Call::WaitReady { timeout, .. } | Call::Verify { timeout, .. } => json!({ "timeout": timeout.0 }),
+            Call::Acquire(acquire) => json!({
+                "wait": acquire.wait.0,
+                "lease": acquire.lease.0,
+                "min_remaining": acquire.min_remaining.as_ref().map(|seconds| &seconds.0),
+            }),
+            Call::TryAcquire { lease, .. } => json!({ "lease": lease.0 }),
+            Call::ReleaseToken { token, .. } => json!({ "token": token.0.to_string() }),
+            Call::Cancel(_)
+            | Call::Place(_)
+            | Call::Release(_)
+            | Call::Drop(_)
+            | Call::Detach(_)
+            | Call::Remaining(_)
+            | Call::Close { .. } => json!({}),
+        });
+        fields.extend(of.map(|&id| ("of".to_owned(), id.into())));
+        fields.extend(call.broker().map(|broker| ("broker".to_owned(), broker.into())));
+        fields.extend(call.key().map(key_field));
+        fields.retain(|_, value| !value.is_null());
+        Ok(fields)
+    }
+
+    fn broker_fields(&self, name: &str, broker: &BrokerCall) -> anyhow::Result<Value> {
+        let tls = match &broker.tls {
+            None => Value::Null,
+            Some(tls) => {
+                let (file, pem) = self.ca.as_ref().context("a broker with TLS, but no node has it")?;
+                let mut fields = fields(match tls.trust {
+                    Trust::KnownFile => json!({ "ca_file": file }),
+                    Trust::KnownPem => json!({ "ca_pem": pem }),
+                    Trust::System => json!({}),
+                    Trust::Anybody => json!({ "verify": false }),
+                });
+                fields.extend(
+                    tls.server_name.iter().map(|name| ("server_name".to_owned(), name.clone().into())),
+                );
+                Value::Object(fields)
+            }
+        };
+        Ok(json!({
+            "broker": name,
+            "addresses": broker.addresses,
+            "token": broker.token,
+            "tls": tls,
+            "expect_domain": broker.expect_domain,
+            "max_pending": broker.max_pending,
+        }))
+    }
+
+    async fn reply(&mut self, name: &str) -> anyhow::Result<Reply> {
+        let pending =
+            self.pending.remove(name).with_context(|| format!("{name:?} has no outcome to come"))?;
+        pending.reply.await.context("the runner dropped the call")
+    }
+
+    async fn until(&mut self, until: &Until) -> anyhow::Result<()> {
+        let mut last = String::new();
+        loop {
+            let fields = fields(json!({ "broker": until.broker }));
+            let pending = self.runner.call("connections", fields, self.stage)?;
+            let reply = pending.reply.await.context("the runner dropped the call")?;
+            if until.connections.iter().all(|like| like.is_among(&reply.connections)) {
+                return Ok(());
+            }
+            let seen = format!("{:?}", reply.connections);
+            if seen != last {
+                self.stage.record(format_args!("until: not yet {seen}"));
+                last = seen;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn check(
+        &self,
+        name: &str,
+        Expected(expected): &Expected,
+        within: Option<Range>,
+        reply: &Reply,
+    ) -> anyhow::Result<()> {
+        let mut wrong = Vec::new();
+        let mut differ = |what: &str, expected: &dyn std::fmt::Debug, got: &dyn std::fmt::Debug| {
+            wrong.push(format!("{what}: expected {expected:?}, got {got:?}"));
+        };
+        if reply.kind != expected.kind {
+            differ("kind", &expected.kind, &reply.kind);
+        }
+        if let Some(within) = within.filter(|within| !within.contains_ms(reply.elapsed_ms)) {
+            differ("duration", &within.to_string(), &format!("{:.1} ms", reply.elapsed_ms));
+        }
+        let is_ticket = expected.kind == Kind::Ticket;
+        let token =
+            expected.token.or(is_ticket.then_some(Number::default())).map(|token| token.0.to_string());
+        if token.is_some() && token != reply.token {
+            differ("token", &token, &reply.token);
+        }
+        let owner = expected.owner.clone().or(is_ticket.then(Owner::default));
+        let owner =
+            owner.map(|owner| self.stage.with_owners(|owners| owners.get(&owner)).map(|id| id.to_string()));
+        if let Some(owner) = owner.filter(|owner| *owner != reply.owner) {
+            differ("owner", &owner, &reply.owner);
+        }
+        let domain = expected.domain.as_deref().or(is_ticket.then_some(DOMAIN));
+        let told = reply.domain.as_deref().unwrap_or("none");
+        if let Some(domain) = domain.filter(|&domain| domain != told) {
+            differ("domain", &domain, &told);
+        }
+        if let Some(range) = expected.remaining_ms
+            && !reply.remaining_ms.is_some_and(|ms| range.contains_ms(ms))
+        {
+            differ("remaining", &range.to_string(), &reply.remaining_ms);
+        }
+        if expected.place.is_some() && expected.place != reply.place {
+            differ("place", &expected.place, &reply.place);
+        }
+        if expected.waiters.is_some() && expected.waiters != reply.waiters {
+            differ("waiters", &expected.waiters, &reply.waiters);
+        }
+        let message = reply.message.as_deref().unwrap_or_default();
+        if reply.kind.is_error() && message.is_empty() {
+            differ("message", &"a text", &message);
+        }
+        for text in expected.says.iter().filter(|text| !message.contains(text.as_str())) {
+            differ("message", text, &message);
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        if reply.kind != expected.kind && reply.kind.is_error() {
+            wrong.push(format!("it says {message:?}"));
+        }
+        anyhow::bail!("the outcome of {name:?}: {}", wrong.join("; "))
+    }
+}
+
+impl Detail {
+    /// Of this kind, and nothing else said.
+    const fn of(kind: Kind) -> Self {
+        let (token, owner, domain, remaining_ms, place, waiters) = (None, None, None, None, None, None);
+        Self { kind, token, owner, domain, remaining_ms, place, waiters, says: Vec::new() }
+    }
+}
+
+impl Call {
+    const fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Acquire(acquire) => Some(&acquire.key),
+            Self::TryAcquire { key, .. } | Self::ReleaseToken { key, .. } => Some(key),
+            Self::Broker(_)
+            | Self::WaitReady { .. }
+            | Self::Cancel(_)
+            | Self::Place(_)
+            | Self::Release(_)
+            | Self::Drop(_)
+            | Self::Detach(_)
+            | Self::Remaining(_)
+            | Self::Verify { .. }
+            | Self::Close { .. } => None,
+        }
+    }
+}
+
+impl ConnectionLike {
+    fn is_among(&self, connections: &[ConnectionReply]) -> bool {
+        let alike = |connection: &&ConnectionReply| {
+            connection.address == self.address
+                && self.open.is_none_or(|open| open == connection.open)
+                && (self.leads.is_none() || self.leads == connection.leads)
+                && self.extension.is_none_or(|extension| extension == connection.extension)
+                && (self.node.is_none() || self.node == connection.node)
+                && self.last_error_says.as_ref().is_none_or(|text| {
+                    connection.last_error.as_ref().is_some_and(|error| error.contains(text.as_str()))
+                })
+        };
+        connections.iter().filter(alike).count() == self.count
+    }
+}
+
+/// A key that is no text travels in hexadecimal.
+fn key_field(key: &Key) -> (String, Value) {
+    match key {
+        Key::Text(text) => ("key".into(), text.clone().into()),
+        Key::Bytes(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            ("key_hex".into(), digits.into())
+        }
+    }
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
