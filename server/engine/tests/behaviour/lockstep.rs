@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use ticketing_engine::{Answer, Config, ConnId, Effect, Engine, Input, Nanos, Request, SECOND, Seq};
+use ticketing_engine::{Config, ConnId, Effect, Engine, Input, Nanos, Request, SECOND, Seq};
 
 use crate::ledger::Ledger;
 use crate::machine;
@@ -189,7 +189,7 @@ impl Lockstep {
         twin.into_iter().for_each(|batch| self.twin.recycle(batch));
         let Some(batch) = batch else { return Ok(false) };
         for effect in batch.effects() {
-            *self.seen.entry(kind_of_effect(effect)).or_default() += 1;
+            *self.seen.entry(machine::kind_of_effect(effect)).or_default() += 1;
         }
         self.ledger.sealed(batch.seq(), batch.effects());
         self.in_flight.push(batch.seq());
@@ -202,7 +202,7 @@ impl Lockstep {
         let mut said = Vec::new();
         self.engine.drain(|to, answer| {
             self.ledger.told(self.now, to, answer);
-            *self.seen.entry(kind_of_answer(&answer)).or_default() += 1;
+            *self.seen.entry(machine::kind_of_answer(&answer)).or_default() += 1;
             said.push(machine::answer(to, answer));
         });
         for words in &said {
@@ -339,34 +339,6 @@ fn in_comparable_order(mut said: Vec<String>, expected: &[Said]) -> (Vec<String>
 /// The key of a refusal: "c1: busy KEY for 7".
 fn key_of(words: &str) -> String {
     words.split(' ').nth(2).unwrap_or_default().to_owned()
-}
-
-fn kind_of_effect(effect: Effect<'_>) -> &'static str {
-    match effect {
-        Effect::Grant { .. } => "grant",
-        Effect::Release { .. } => "release",
-        Effect::Expire { .. } => "expire",
-        Effect::HandOff { expired: true, .. } => "expire and hand off",
-        Effect::HandOff { expired: false, .. } => "release and hand off",
-        Effect::Bury { .. } => "bury",
-        Effect::Forget { .. } => "forget",
-    }
-}
-
-fn kind_of_answer(answer: &Answer<'_>) -> &'static str {
-    match answer {
-        Answer::Granted { .. } => "granted",
-        Answer::TimedOut { .. } => "timed out",
-        Answer::Busy { .. } => "busy",
-        Answer::Released { .. } => "released",
-        Answer::NotHeld { .. } => "not held",
-        Answer::Place { .. } => "place",
-        Answer::Verified { .. } => "verified",
-        Answer::VerifiedBusy { .. } => "verified busy",
-        Answer::NotLeader => "not leader",
-        Answer::CloseUnknown => "close unknown",
-        Answer::CloseOverloaded => "close overloaded",
-    }
 }
 
 fn agree(schedule: &Schedule) -> Result<Seen, TestCaseError> {

@@ -138,6 +138,34 @@ fn request(now: Nanos, request: Request<'_>) -> String {
     }
 }
 
+pub(crate) fn kind_of_effect(effect: Effect<'_>) -> &'static str {
+    match effect {
+        Effect::Grant { .. } => "grant",
+        Effect::Release { .. } => "release",
+        Effect::Expire { .. } => "expire",
+        Effect::HandOff { expired: true, .. } => "expire and hand off",
+        Effect::HandOff { expired: false, .. } => "release and hand off",
+        Effect::Bury { .. } => "bury",
+        Effect::Forget { .. } => "forget",
+    }
+}
+
+pub(crate) fn kind_of_answer(answer: &Answer<'_>) -> &'static str {
+    match answer {
+        Answer::Granted { .. } => "granted",
+        Answer::TimedOut { .. } => "timed out",
+        Answer::Busy { .. } => "busy",
+        Answer::Released { .. } => "released",
+        Answer::NotHeld { .. } => "not held",
+        Answer::Place { .. } => "place",
+        Answer::Verified { .. } => "verified",
+        Answer::VerifiedBusy { .. } => "verified busy",
+        Answer::NotLeader => "not leader",
+        Answer::CloseUnknown => "close unknown",
+        Answer::CloseOverloaded => "close overloaded",
+    }
+}
+
 pub(crate) fn name(key: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(key)
 }

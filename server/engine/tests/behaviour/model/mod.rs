@@ -8,28 +8,19 @@
 //! was proposed has committed. What is decided between two seals is a turn. Its
 //! effects leave together as a batch, and an answer that is a definite word
 //! about the table (a gated one) waits for that batch to commit.
-//!
-//! Where the rules leave room, the model takes the safe reading; these places
-//! are marked "Reading:".
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticketing_engine::{Answer, Config, ConnId, Effect, Input, Limits, Nanos, Request, SECOND, Seq};
 
+pub(crate) use self::turns::Said;
+use self::turns::{Leaves, Turns};
+
 /// Tests name keys by literals.
 pub(crate) type Key = &'static [u8];
 
 const TOMBSTONE_SECS: u16 = 600;
-
-/// An answer that may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
-    pub(crate) to: ConnId,
-    pub(crate) answer: Answer<'static>,
-    /// One of the refusals of everybody at a drain or a retirement, which come in
-    /// any order between keys: the number of that event.
-    pub(crate) sweep: Option<u32>,
-}
 
 /// When something is due. The order of the fields is the order of firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,32 +68,6 @@ struct Tombstone {
     age: Option<Timer>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Decided {
-    said: Said,
-    key: Key,
-    leaves: Leaves,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaves {
-    AtOnce,
-    /// With the turn, whatever becomes of it: only so as not to overtake a gated answer.
-    WithTurn,
-    /// With the turn, and it stays true only if that commits: a gated answer.
-    OnceCommitted,
-}
-
-#[derive(Debug, Default)]
-struct Turn {
-    /// `None`: not sealed yet.
-    seq: Option<Seq>,
-    /// Whether its fate is known.
-    settled: bool,
-    effects: Vec<Effect<'static>>,
-    answers: Vec<Decided>,
-}
-
 #[derive(Debug)]
 pub(crate) struct Model {
     limits: Limits,
@@ -113,14 +78,11 @@ pub(crate) struct Model {
     /// All waiters of all keys, in order of arrival.
     waiters: Vec<Waiter>,
     tombstones: Vec<Tombstone>,
-    /// Oldest first; the last one is open.
-    turns: Vec<Turn>,
-    sealed: Seq,
+    turns: Turns,
     closed: BTreeSet<ConnId>,
     /// The latest receipt of an acquire that queued.
     latest_received: Nanos,
     timers_set: u64,
-    sweeps: u32,
     drained: bool,
     retired: bool,
 }
@@ -134,12 +96,10 @@ impl Model {
             locks: BTreeMap::new(),
             waiters: Vec::new(),
             tombstones: Vec::new(),
-            turns: vec![Turn::default()],
-            sealed: 0,
+            turns: Turns::new(),
             closed: BTreeSet::new(),
             latest_received: 0,
             timers_set: 0,
-            sweeps: 0,
             drained: false,
             retired: false,
         }
@@ -160,33 +120,12 @@ impl Model {
         }
     }
 
-    /// Closes the turn if anything of it needs the log.
     pub(crate) fn seal(&mut self) -> Option<(Seq, Vec<Effect<'static>>)> {
-        let turn = self.turns.last_mut().expect("there is always an open turn");
-        // Reading: a gated answer of a connection that is gone by now still asks for the barrier.
-        if turn.effects.is_empty() && !turn.answers.iter().any(Decided::is_gated) {
-            return None;
-        }
-        self.sealed += 1;
-        turn.seq = Some(self.sealed);
-        let effects = turn.effects.clone();
-        self.turns.push(Turn::default());
-        Some((self.sealed, effects))
+        self.turns.seal()
     }
 
-    /// What may be said now: all of the turns whose fate is known, then what need
-    /// not wait of the others; each in the order in which it was decided.
     pub(crate) fn drain(&mut self) -> Vec<Said> {
-        let mut said = Vec::new();
-        for settled in [true, false] {
-            for turn in self.turns.iter_mut().filter(|turn| turn.settled == settled) {
-                let leaving = turn.answers.extract_if(.., |decided| decided.leaves == Leaves::AtOnce);
-                said.extend(leaving.map(|decided| decided.said));
-            }
-        }
-        said.retain(|said| !self.closed.contains(&said.to));
-        self.turns.retain(|turn| !turn.settled);
-        said
+        self.turns.drain(&self.closed)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
@@ -313,18 +252,17 @@ impl Model {
     fn close(&mut self, now: Nanos, conn: ConnId) {
         self.closed.insert(conn);
         self.waiters.retain(|waiter| waiter.conn != conn);
-        // Reading: a grant that committed, but whose answer was not drained yet, is
-        // as undelivered as one in flight, and is given back now.
-        let undelivered = self.grants_to_closed(|turn| turn.settled);
-        self.give_back(now, undelivered);
+        // A grant that committed, but whose answer was not drained yet, is as
+        // undelivered as one in flight.
+        self.give_back(now, self.turns.undelivered(&self.closed));
     }
 
     fn undelivered(&mut self, now: Nanos, token: u64, key: Key) {
         self.give_back(now, vec![(token, key)]);
     }
 
-    /// Frees locks whose grant reached nobody. Reading: one that a verify was told
-    /// of is relied upon and stays.
+    /// Frees locks whose grant reached nobody. One that a verify was told of is
+    /// relied upon and stays.
     fn give_back(&mut self, now: Nanos, grants: Vec<(u64, Key)>) {
         for (token, key) in grants {
             let unknown = self.locks.get(key).is_some_and(|lock| lock.token == token && !lock.verified);
@@ -364,7 +302,7 @@ impl Model {
     }
 
     fn committed(&mut self, now: Nanos, seq: Seq) {
-        let effects = self.settle(seq, |_, answer| answer);
+        let effects = self.turns.settle(seq, |_, answer| answer);
         if self.retired {
             return;
         }
@@ -387,16 +325,15 @@ impl Model {
                 Effect::Release { .. } | Effect::Expire { .. } | Effect::Forget { .. } => {}
             }
         }
-        let undelivered = self.grants_to_closed(|turn| turn.seq == Some(seq));
-        self.give_back(now, undelivered);
+        self.give_back(now, self.turns.undelivered(&self.closed));
     }
 
     fn refused(&mut self, seq: Seq) {
-        self.settle(seq, refusal);
+        self.turns.settle(seq, refusal);
     }
 
     fn unknown(&mut self, seq: Seq) {
-        self.settle(seq, |_, _| Answer::CloseUnknown);
+        self.turns.settle(seq, |_, _| Answer::CloseUnknown);
     }
 
     fn drain_server(&mut self) {
@@ -411,10 +348,7 @@ impl Model {
             return;
         }
         self.retired = true;
-        // The open turn will never be proposed.
-        let open = self.turns.last_mut().unwrap();
-        open.effects.clear();
-        open.free(refusal);
+        self.turns.abandon(refusal);
         self.refuse_waiters();
     }
 }
@@ -425,7 +359,7 @@ impl Model {
     fn end(&mut self, now: Nanos, key: Key, expired: bool) {
         let ended = self.locks.remove(key).unwrap().token;
         if self.out_of_tokens() {
-            // Reading: all of them, also those whose wait is over.
+            // All of them, also those whose wait is over.
             self.dismiss(|waiter| waiter.key == key);
         }
         while let Some(index) = self.waiters.iter().position(|waiter| waiter.key == key) {
@@ -469,12 +403,9 @@ impl Model {
     }
 
     fn refuse_waiters(&mut self) {
-        self.sweeps += 1;
-        let before = self.turns.last().unwrap().answers.len();
+        let sweep = self.turns.begin_sweep();
         self.dismiss(|_| true);
-        for decided in &mut self.turns.last_mut().unwrap().answers[before..] {
-            decided.said.sweep = Some(self.sweeps);
-        }
+        self.turns.end_sweep(sweep);
     }
 
     fn queue(&self, key: Key) -> impl Iterator<Item = &Waiter> {
@@ -504,14 +435,7 @@ impl Model {
     /// Acquires of a connection that wait, or whose grant has not committed yet.
     fn pending_acquires(&self, conn: ConnId) -> usize {
         let queued = self.waiters.iter().filter(|waiter| waiter.conn == conn).count();
-        let in_flight = self
-            .turns
-            .iter()
-            .flat_map(|turn| &turn.answers)
-            .filter(|decided| decided.said.to == conn && decided.is_gated())
-            .filter(|decided| matches!(decided.said.answer, Answer::Granted { .. }))
-            .count();
-        queued + in_flight
+        queued + self.turns.grants_in_flight(conn)
     }
 
     fn out_of_tokens(&self) -> bool {
@@ -537,71 +461,23 @@ impl Model {
     }
 
     fn effect(&mut self, effect: Effect<'static>) {
-        self.turns.last_mut().unwrap().effects.push(effect);
+        self.turns.effect(effect);
     }
 
     /// Says something that nobody's commit can make untrue.
     fn say(&mut self, to: ConnId, key: Key, answer: Answer<'static>) {
-        self.turns.last_mut().unwrap().answers.push(Decided::new(to, key, answer, Leaves::AtOnce));
+        self.turns.say(to, key, answer, Leaves::AtOnce);
     }
 
     fn say_once_committed(&mut self, to: ConnId, key: Key, answer: Answer<'static>) {
-        self.turns.last_mut().unwrap().answers.push(Decided::new(to, key, answer, Leaves::OnceCommitted));
+        self.turns.say(to, key, answer, Leaves::OnceCommitted);
     }
 
     /// Says at once what became of a request, but for one thing: what a connection
     /// asked about a key before is answered before.
     fn say_in_turn(&mut self, to: ConnId, key: Key, answer: Answer<'static>) {
-        let earlier = |decided: &Decided| decided.is_gated() && (decided.said.to, decided.key) == (to, key);
-        match self.turns.iter_mut().rfind(|turn| turn.answers.iter().any(earlier)) {
-            Some(turn) if !self.retired => turn.answers.push(Decided::new(to, key, answer, Leaves::WithTurn)),
-            _ => self.say(to, key, answer),
-        }
-    }
-
-    /// The fate of a batch is known: its gated answers may leave, as `word` puts them.
-    fn settle(
-        &mut self,
-        seq: Seq,
-        word: impl Fn(Key, Answer<'static>) -> Answer<'static>,
-    ) -> Vec<Effect<'static>> {
-        let turn = self.turns.iter_mut().find(|turn| turn.seq == Some(seq)).unwrap();
-        turn.settled = true;
-        turn.free(word);
-        turn.effects.clone()
-    }
-
-    /// Grants of which a closed connection has not been told, in the turns in question.
-    fn grants_to_closed(&self, of: impl Fn(&Turn) -> bool) -> Vec<(u64, Key)> {
-        let answers = self.turns.iter().filter(|turn| of(turn)).flat_map(|turn| &turn.answers);
-        answers
-            .filter(|decided| self.closed.contains(&decided.said.to))
-            .filter_map(|decided| match decided.said.answer {
-                Answer::Granted { token, .. } => Some((token, decided.key)),
-                _ => None,
-            })
-            .collect()
-    }
-}
-
-impl Turn {
-    fn free(&mut self, word: impl Fn(Key, Answer<'static>) -> Answer<'static>) {
-        for decided in &mut self.answers {
-            if decided.is_gated() {
-                decided.said.answer = word(decided.key, decided.said.answer);
-            }
-            decided.leaves = Leaves::AtOnce;
-        }
-    }
-}
-
-impl Decided {
-    const fn new(to: ConnId, key: Key, answer: Answer<'static>, leaves: Leaves) -> Self {
-        Self { said: Said { to, answer, sweep: None }, key, leaves }
-    }
-
-    fn is_gated(&self) -> bool {
-        self.leaves == Leaves::OnceCommitted
+        let leaves = if self.retired { Leaves::AtOnce } else { Leaves::WithTurn };
+        self.turns.say(to, key, answer, leaves);
     }
 }
 

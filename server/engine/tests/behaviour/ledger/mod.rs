@@ -1,0 +1,258 @@
+//! What must be true of any lock service, checked from the outside.
+//!
+//! The ledger knows no rule of how the engine decides. It sees what clients
+//! asked, which batches committed, and what clients were told; it applies the
+//! committed effects to a table of its own, and objects when a promise is broken:
+//!
+//! - EXCL: while a client may be certain that it holds a key, nobody else gets it.
+//! - FENCE: tokens are dense, grow in log order, and stay below the ceiling.
+//! - LEASE: nothing expires before its lease is over, counted from the commit.
+//! - LOST: a lock ends because its lease ran out, because it was released, or
+//!   because nobody was told of it; never otherwise.
+//! - FIFO: acquires of a key are granted in their order of arrival, and nobody gets
+//!   a key in the moment between two holders.
+//! - REPLY: one answer to each request, and a true one.
+
+mod answers;
+mod log;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ticketing_engine::{Config, ConnId, Effect, Input, Limits, Nanos, Request, SECOND, Seq};
+
+use crate::model::Key;
+
+/// A request, as its answer names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    Acquire { owner: u64, key: Key },
+    Release { token: u64, key: Key },
+    Place { owner: u64, key: Key },
+    Verify { owner: u64, key: Key },
+}
+
+/// An acquire that was not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    conn: ConnId,
+    owner: u64,
+    key: Key,
+    received: Nanos,
+    wait_over: Nanos,
+    number: u64,
+    /// Number of the batch that was being collected.
+    turn: Seq,
+    /// Its connection had another one of the same owner and key open, so that
+    /// an answer does not say which of them it is for.
+    twin: bool,
+}
+
+/// What became of a token.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    key: Key,
+    owner: u64,
+    lease: Nanos,
+    turn: Seq,
+    handed_off: bool,
+    committed: bool,
+    told: bool,
+    verified: bool,
+    release_told: bool,
+    ended: Option<End>,
+    /// When a later grant of the same key committed.
+    succeeded: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Expired,
+    Released,
+    /// Nobody had asked for it.
+    GivenBack,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    token: u64,
+    owner: u64,
+    lease_over: Nanos,
+}
+
+/// Somebody who may rely on a lock until then.
+#[derive(Clone, Copy, Debug)]
+struct Certain {
+    token: u64,
+    until: Nanos,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    keys: &'static [Key],
+    limits: Limits,
+    ceiling: u64,
+    last_token: u64,
+    last_seq: Seq,
+    last_tick: Nanos,
+    retired: bool,
+
+    /// The table, as the committed effects make it.
+    held: BTreeMap<Key, Held>,
+    /// When each burial committed.
+    buried: BTreeMap<(u64, Key), Nanos>,
+    ever_buried: BTreeSet<(u64, Key)>,
+    in_flight: BTreeMap<Seq, Vec<Effect<'static>>>,
+
+    grants: BTreeMap<u64, Grant>,
+    certain: BTreeMap<Key, Certain>,
+    /// Tokens that a client asked to release.
+    asked_back: BTreeSet<(u64, Key)>,
+    undelivered: BTreeSet<(u64, Key)>,
+    /// Owners and keys of acquires whose connection closed before their answer.
+    abandoned: BTreeSet<(u64, Key)>,
+
+    arrivals: Vec<Arrival>,
+    arrived: u64,
+    /// Number of the last arrival that was granted, for each key.
+    granted: BTreeMap<Key, u64>,
+
+    open: BTreeMap<(ConnId, Asked), usize>,
+    closed: BTreeSet<ConnId>,
+    /// Answers that do not say what they answer.
+    not_leader: BTreeMap<ConnId, usize>,
+    close_told: BTreeMap<ConnId, usize>,
+
+    objections: Vec<String>,
+}
+
+impl Ledger {
+    pub(crate) fn new(config: &Config, keys: &'static [Key]) -> Self {
+        Self {
+            keys,
+            limits: config.limits,
+            ceiling: config.token_ceiling,
+            last_token: config.next_token.max(1) - 1,
+            last_seq: 0,
+            last_tick: 0,
+            retired: false,
+            held: BTreeMap::new(),
+            buried: BTreeMap::new(),
+            ever_buried: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            certain: BTreeMap::new(),
+            asked_back: BTreeSet::new(),
+            undelivered: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
+            arrivals: Vec::new(),
+            arrived: 0,
+            granted: BTreeMap::new(),
+            open: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            not_leader: BTreeMap::new(),
+            close_told: BTreeMap::new(),
+            objections: Vec::new(),
+        }
+    }
+
+    /// Broken promises so far.
+    pub(crate) fn objections(&self) -> &[String] {
+        &self.objections
+    }
+
+    /// A token that some client was told for this key, the latest first.
+    pub(crate) fn told_token(&self, key: Key) -> Option<u64> {
+        self.grants.iter().rev().find(|(_, grant)| grant.key == key && grant.told).map(|(&token, _)| token)
+    }
+
+    /// Something is about to happen.
+    pub(crate) fn see(&mut self, now: Nanos, input: Input<'static>) {
+        match input {
+            Input::Request(conn, request) => self.asked(conn, request),
+            Input::Closed(conn) => {
+                for gone in self.arrivals.extract_if(.., |arrival| arrival.conn == conn) {
+                    self.abandoned.insert((gone.owner, gone.key));
+                }
+                self.open.retain(|(of, _), _| *of != conn);
+                self.closed.insert(conn);
+            }
+            Input::Undelivered { token, key } => {
+                self.undelivered.insert((token, key));
+                self.no_longer_certain(token, key);
+            }
+            Input::Tick => self.last_tick = now,
+            Input::Committed(seq) => self.commit(now, seq),
+            Input::Refused(seq) | Input::Unknown(seq) => {
+                self.in_flight.remove(&seq);
+            }
+            Input::TokenCeiling(ceiling) => self.ceiling = self.ceiling.max(ceiling),
+            Input::Retire => self.retired = true,
+            Input::Drain => {}
+        }
+    }
+
+    fn asked(&mut self, conn: ConnId, request: Request<'static>) {
+        let asked = match request {
+            Request::Acquire { wait_secs, owner, key, received, .. } => {
+                let twins = self.arrivals.iter_mut().filter(|other| other.is_from(conn, owner, key));
+                let twin = twins.map(|other| other.twin = true).count() > 0;
+                let wait_over = received + u64::from(wait_secs) * SECOND;
+                self.arrived += 1;
+                let (number, turn) = (self.arrived, self.last_seq + 1);
+                self.arrivals.push(Arrival { conn, owner, key, received, wait_over, number, turn, twin });
+                Asked::Acquire { owner, key }
+            }
+            Request::Release { token, key } => {
+                if !self.retired {
+                    self.asked_back.insert((token, key));
+                    self.no_longer_certain(token, key);
+                }
+                Asked::Release { token, key }
+            }
+            Request::Place { owner, key } => Asked::Place { owner, key },
+            Request::Verify { owner, key } => Asked::Verify { owner, key },
+            Request::Cancel { .. } => return,
+        };
+        *self.open.entry((conn, asked)).or_default() += 1;
+    }
+
+    fn no_longer_certain(&mut self, token: u64, key: Key) {
+        if self.certain.get(key).is_some_and(|certain| certain.token == token) {
+            self.certain.remove(key);
+        }
+    }
+
+    fn object(&mut self, objection: impl Into<String>) {
+        self.objections.push(objection.into());
+    }
+}
+
+impl Arrival {
+    fn is_from(&self, conn: ConnId, owner: u64, key: Key) -> bool {
+        (self.conn, self.owner, self.key) == (conn, owner, key)
+    }
+}
+
+impl Grant {
+    fn new(key: Key, owner: u64, lease_secs: u8, turn: Seq, handed_off: bool) -> Self {
+        Self {
+            key,
+            owner,
+            lease: u64::from(lease_secs) * SECOND,
+            turn,
+            handed_off,
+            committed: false,
+            told: false,
+            verified: false,
+            release_told: false,
+            ended: None,
+            succeeded: None,
+        }
+    }
+}
+
+fn demand(objections: &mut Vec<String>, promise: bool, objection: impl FnOnce() -> String) {
+    if !promise {
+        objections.push(objection());
+    }
+}
