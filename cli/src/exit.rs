@@ -87,7 +87,7 @@ impl Exit {
             Self::Busy => "the server refused the request: a limit is reached, or it does not lead",
             Self::NotConnected => "no server could be reached within the wait; nothing was sent",
             Self::Indeterminate => "the answer was lost: the lock may be held by nobody until its lease ends",
-            Self::Lost => "the lease ended before the command, which was ended first",
+            Self::Lost => "the lease was about to end before the command, which was ended",
             Self::InsufficientLease => "the lock came too late: too little of its lease was left",
             Self::NotHeld => "at the release the lock was no longer held under this token",
             Self::ReleaseUnconfirmed => "no answer to the release; the lock is free once its lease ends",

@@ -1,5 +1,7 @@
 //! How a failure is told: one line for people, one object for programs.
 
+use std::error::Error as _;
+
 use serde_json::json;
 use ticketing::TicketError;
 
@@ -94,6 +96,11 @@ impl From<TicketError> for Failure {
     fn from(error: TicketError) -> Self {
         let exit = Exit::from(error.kind());
         let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(deeper) = cause {
+            message += &format!(": {deeper}");
+            cause = deeper.source();
+        }
         if !exit.advice().is_empty() {
             message += &format!("; {}", exit.advice());
         }

@@ -30,6 +30,10 @@ impl Group {
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn spawn(mut command: Command) -> io::Result<Self> {
+        // So that orphans of the group come to this process, which buries them, and
+        // not to the first process of a container, which may not.
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let child = command.process_group(0).spawn()?;
         Ok(Self { leader: Pid::from_child(&child) })
     }
@@ -64,8 +68,14 @@ impl Group {
     /// # Errors
     /// If the system does not say.
     pub(crate) fn stopped(&self) -> io::Result<Option<Signal>> {
-        let status = waitid(WaitId::Pid(self.leader), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)?;
-        Ok(status.and_then(|status| status.stopping_signal()).and_then(Signal::from_named_raw))
+        match waitid(WaitId::Pid(self.leader), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG) {
+            Ok(status) => {
+                Ok(status.and_then(|status| status.stopping_signal()).and_then(Signal::from_named_raw))
+            }
+            // It has ended meanwhile.
+            Err(Errno::CHILD) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Ends all that is left of the group: SIGTERM, and SIGKILL when `impatient` says so.
@@ -97,8 +107,7 @@ impl Group {
     }
 
     fn is_gone(&self) -> bool {
-        // Zombies count as members. Besides the first process, orphans of the
-        // group are ours to bury where this is the first process of a container.
+        // Zombies count as members.
         while let Ok(Some(_)) = waitpgid(self.leader, WaitOptions::NOHANG) {}
         test_kill_process_group(self.leader) == Err(Errno::SRCH)
     }

@@ -22,8 +22,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// What makes a process of this program a guard.
 pub(crate) const ARGUMENT: &str = "__guard";
 
-/// A clock that does not go on during suspend may hide the end of a lease for this long.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+/// Time-outs stand still while the machine sleeps, and the lease does not: look again this often.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// A running guard.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Guard {
             .map(Self)
     }
 
-    /// Makes it watch a group until `left` from now.
+    /// Makes it kill a group when `left` is over, unless it is dismissed before.
     ///
     /// # Errors
     /// If it is gone.
@@ -72,8 +72,9 @@ pub(crate) fn run() {
     // Without an order there is nothing to kill: the command was not started.
     let _ = stdin.read_line(&mut line);
     if let Some((group, end)) = read_order(&line) {
-        while now() < end {
-            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK)) {
+        while let Some(left) = end.checked_sub(now()).filter(|left| !left.is_zero()) {
+            let timeout = Timespec::try_from(left.min(LOOK)).unwrap_or_default();
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) | Err(_) => break,
             }

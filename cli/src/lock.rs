@@ -8,7 +8,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
-use rustix::io::Errno;
 use ticketing::{AcquireOptions, Ticket};
 
 use crate::args::{Connection, Lock};
@@ -103,10 +102,10 @@ fn export(ticket: &Ticket, command: &mut Command) {
 }
 
 /// Releases, and joins what the command said with what the release said.
-async fn conclude(ending: std::io::Result<Ending>, ticket: Ticket) -> Result<u8, Failure> {
+async fn conclude(ending: Result<Ending, Failure>, ticket: Ticket) -> Result<u8, Failure> {
     let (key, token) = (ticket.key().to_owned(), ticket.token());
-    // A command that could not be killed may still be at work; only the lease may end that.
-    let released = if let Ok(Ending::Lost { gone: false }) = ending {
+    let released = if matches!(ending, Ok(Ending::Alive)) {
+        // It may still be at work, so only its lease may give the lock to another.
         let _ = ticket.detach();
         Ok(())
     } else {
@@ -121,28 +120,16 @@ async fn conclude(ending: std::io::Result<Ending>, ticket: Ticket) -> Result<u8,
             }
             Ok(code)
         }
-        Ok(Ending::Lost { gone }) => {
-            let message = if gone {
-                format!(
-                    "the lease of {key:?} was about to end before the command, which was ended; ask for a longer --lease"
-                )
-            } else {
-                format!(
-                    "the lease of {key:?} ends, and the command could not be ended; check what the lock protects"
-                )
-            };
-            Err(Failure::new(Exit::Lost, message).about(&key, token))
-        }
-        Err(error) => Err(not_started(&error).about(&key, token)),
+        Ok(Ending::Lost) => Err(Failure::new(
+            Exit::Lost,
+            format!("the lease of {key:?} was about to end before the command, which was ended; ask for a longer --lease"),
+        )
+        .about(&key, token)),
+        Ok(Ending::Alive) => Err(Failure::new(
+            Exit::Lost,
+            format!("the command could not be ended; {key:?} stays locked until its lease ends, and the command may go on"),
+        )
+        .about(&key, token)),
+        Err(failure) => Err(failure.about(&key, token)),
     }
-}
-
-fn not_started(error: &std::io::Error) -> Failure {
-    let exit = match Errno::from_io_error(error) {
-        // It vanished meanwhile, or what its first line names does not exist.
-        Some(Errno::NOENT) => Exit::NotFound,
-        Some(Errno::ACCESS | Errno::NOEXEC) => Exit::NotExecutable,
-        _ => Exit::System,
-    };
-    Failure::new(exit, format!("the command could not be started: {error}"))
 }

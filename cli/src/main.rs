@@ -21,6 +21,7 @@ mod signals;
 mod supervise;
 mod terminal;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -85,5 +86,9 @@ fn log_to_stderr(verbose: u8) {
         1 => "debug",
         _ => "trace",
     };
-    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(level)).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(level))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
 }

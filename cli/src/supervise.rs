@@ -4,10 +4,13 @@ use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use ticketing::Ticket;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::group::Group;
 use crate::guard::Guard;
 use crate::output;
@@ -34,6 +37,11 @@ impl Grace {
         Self { term: grace.max(kill), kill }
     }
 
+    /// The guard acts only if nobody did before, and still within the lease.
+    fn until_guard_acts(self, left: Duration) -> Duration {
+        left.saturating_sub(self.kill / 2)
+    }
+
     /// With less left than this a command would be ended as soon as it is started.
     pub(crate) const fn least_lease(self) -> Duration {
         self.term
@@ -43,110 +51,160 @@ impl Grace {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By itself, with this exit code.
+    /// By itself, with this exit code, and nothing of its group lives any more.
     Exited(u8),
-    /// Its lease was about to end, so it was ended.
-    Lost {
-        /// Whether all of its processes are known to be gone.
-        gone: bool,
-    },
+    /// Its lease was about to end, so it was ended, and nothing of its group lives any more.
+    Lost,
+    /// Some process of its group could not be ended.
+    Alive,
 }
 
-/// Runs the command. Afterwards no process of its group lives any more.
+/// Runs the command.
 ///
 /// # Errors
-/// If it cannot be started, or its guard is gone.
+/// If it cannot be started or watched; nothing of its group lives then.
 pub(crate) async fn run(
     command: Command,
     ticket: &Ticket,
     grace: Grace,
     signals: &mut Signals,
     guard: &mut Guard,
-) -> io::Result<Ending> {
-    let mut child_changed = signal(SignalKind::child())?;
-    let mut terminal = Terminal::open();
-    let group = Group::spawn(command)?;
-    if let Err(error) = guard.watch(group.id(), ticket.remaining()) {
-        group.kill().await;
-        return Err(error);
-    }
-    if let Some(terminal) = &mut terminal
-        && terminal.is_for_the_command()
-    {
-        terminal.lend(group.id());
-    }
-
-    let exited = loop {
-        if let Some(code) = group.ended()? {
-            break Some(code);
-        }
-        let left = ticket.remaining();
-        if left <= grace.term {
-            break None;
-        }
-        if let Some(signal) = group.stopped()? {
-            command_stopped(signal, &group, terminal.as_mut());
-        }
-        tokio::select! {
-            _ = child_changed.recv() => {}
-            signal = signals.next() => pass_on(signal, &group, terminal.as_mut(), || ticket.remaining() > grace.term),
-            () = tokio::time::sleep((left - grace.term).min(LOOK)) => {}
-        }
+) -> Result<Ending, Failure> {
+    let child_changed = signal(SignalKind::child()).map_err(not_watched)?;
+    let terminal = Terminal::open();
+    let group = Group::spawn(command).map_err(|error| not_started(&error))?;
+    let guarded = guard.watch(group.id(), grace.until_guard_acts(ticket.remaining()));
+    let mut watch = Watch { group, terminal, ticket, grace, signals, child_changed };
+    let over = match guarded {
+        Ok(()) => watch.until_over().await,
+        Err(error) => Err(error),
     };
-
-    let ending = match exited {
-        Some(code) => {
-            let ended = Instant::now();
-            group.end(|| ended.elapsed() >= grace.term || ticket.remaining() <= grace.kill).await;
-            Ending::Exited(code)
-        }
-        None => {
-            output::note(&format!("the lease of {:?} is about to end; ending the command", ticket.key()));
-            Ending::Lost { gone: group.end(|| ticket.remaining() <= grace.kill).await }
-        }
-    };
-    if let Some(terminal) = &mut terminal {
-        terminal.take_back();
-        if !matches!(ending, Ending::Exited(code) if code < 128) {
-            terminal.restore_modes();
-        }
-    }
-    Ok(ending)
+    watch.end(over).await
 }
 
-/// A signal to this process, meant for what it runs.
-fn pass_on(signal: Signal, group: &Group, terminal: Option<&mut Terminal>, may_go_on: impl FnOnce() -> bool) {
-    if signal == Signal::CONT {
-        // While everything was stopped the lease went on.
-        if may_go_on() {
-            if let Some(terminal) = terminal {
-                terminal.lend_again(group.id());
+/// A command that runs, and what may happen to it.
+#[derive(Debug)]
+struct Watch<'a> {
+    group: Group,
+    terminal: Option<Terminal>,
+    ticket: &'a Ticket,
+    grace: Grace,
+    signals: &'a mut Signals,
+    child_changed: unix::Signal,
+}
+
+impl Watch<'_> {
+    /// Returns when the command has ended, with its exit code; or when its time is over.
+    async fn until_over(&mut self) -> io::Result<Option<u8>> {
+        if let Some(terminal) = &mut self.terminal
+            && terminal.is_for_the_command()
+        {
+            terminal.lend(self.group.id());
+        }
+        loop {
+            if let Some(code) = self.group.ended()? {
+                return Ok(Some(code));
             }
-            group.signal(signal);
+            let left = self.ticket.remaining().saturating_sub(self.grace.term);
+            if left.is_zero() {
+                return Ok(None);
+            }
+            if let Some(signal) = self.group.stopped()? {
+                self.command_stopped(signal);
+            }
+            tokio::select! {
+                _ = self.child_changed.recv() => {}
+                signal = self.signals.next() => self.pass_on(signal),
+                () = tokio::time::sleep(left.min(LOOK)) => {}
+            }
         }
-        return;
     }
-    group.signal(signal);
-    if signal == Signal::TSTP && terminal.is_some_and(|terminal| terminal.has_job_control()) {
-        // The shell continues this process, and that continues the command.
-        let _ = kill_process(getpid(), Signal::STOP);
+
+    /// A signal to this process, meant for what it runs.
+    fn pass_on(&mut self, signal: Signal) {
+        if signal == Signal::CONT {
+            // While everything was stopped the lease went on.
+            if self.ticket.remaining() <= self.grace.term {
+                return;
+            }
+            if let Some(terminal) = &mut self.terminal {
+                terminal.lend_again(self.group.id());
+            }
+        }
+        self.group.signal(signal);
+        if signal == Signal::TSTP
+            && let Some(terminal) = &mut self.terminal
+            && terminal.has_job_control()
+        {
+            terminal.take_back();
+            // The shell continues this process, and that continues the command.
+            let _ = kill_process(getpid(), Signal::STOP);
+            // That the command has stopped is no news any more.
+            let _ = self.group.stopped();
+        }
+    }
+
+    /// The command was stopped, but not by way of this process.
+    fn command_stopped(&mut self, signal: Signal) {
+        // Without a terminal, whoever stopped it continues it; the lease still ends.
+        let Some(terminal) = &mut self.terminal else { return };
+        let reached_for_terminal = [Signal::TTIN, Signal::TTOU].contains(&signal);
+        if reached_for_terminal && terminal.lend(self.group.id()) {
+            self.group.signal(Signal::CONT);
+        } else if terminal.has_job_control() && (reached_for_terminal || terminal.is_lent()) {
+            // Ctrl-Z in the command, or a command in the background that needs the
+            // terminal: the job stops as a whole, this process by its own handler.
+            terminal.take_back();
+            let _ = kill_current_process_group(Signal::TSTP);
+        } else if terminal.is_lent() {
+            // Nobody could continue it.
+            self.group.signal(Signal::CONT);
+        }
+    }
+
+    /// Ends what is left of the group, so that the lock can be released.
+    async fn end(mut self, over: io::Result<Option<u8>>) -> Result<Ending, Failure> {
+        let time_is_over = || self.ticket.remaining() <= self.grace.kill;
+        let gone = match over {
+            Ok(Some(_)) => {
+                let ended = Instant::now();
+                self.group.end(|| ended.elapsed() >= self.grace.term || time_is_over()).await
+            }
+            Ok(None) => {
+                output::note(&format!(
+                    "the lease of {:?} is about to end; ending the command",
+                    self.ticket.key()
+                ));
+                self.group.end(time_is_over).await
+            }
+            Err(_) => self.group.kill().await,
+        };
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+            // What ends by itself leaves the modes as it wants them.
+            if !matches!(over, Ok(Some(code)) if code < 128) {
+                terminal.restore_modes();
+            }
+        }
+        match over {
+            _ if !gone => Ok(Ending::Alive),
+            Ok(Some(code)) => Ok(Ending::Exited(code)),
+            Ok(None) => Ok(Ending::Lost),
+            Err(error) => Err(not_watched(error)),
+        }
     }
 }
 
-/// The command was stopped, but not by way of this process.
-fn command_stopped(signal: Signal, group: &Group, terminal: Option<&mut Terminal>) {
-    // Without a terminal, whoever stopped it continues it; the lease still ends.
-    let Some(terminal) = terminal else { return };
-    let reached_for_terminal = [Signal::TTIN, Signal::TTOU].contains(&signal);
-    if reached_for_terminal && terminal.lend(group.id()) {
-        group.signal(Signal::CONT);
-    } else if terminal.has_job_control() && (reached_for_terminal || terminal.is_lent()) {
-        // Ctrl-Z in the command, or a command in the background that needs the
-        // terminal: the job stops as a whole, this process by its own handler.
-        terminal.take_back();
-        let _ = kill_current_process_group(Signal::TSTP);
-    } else if terminal.is_lent() {
-        // Nobody could continue it.
-        group.signal(Signal::CONT);
-    }
+fn not_started(error: &io::Error) -> Failure {
+    let exit = match Errno::from_io_error(error) {
+        // It vanished meanwhile, or what its first line names does not exist.
+        Some(Errno::NOENT) => Exit::NotFound,
+        Some(Errno::ACCESS | Errno::NOEXEC) => Exit::NotExecutable,
+        _ => Exit::System,
+    };
+    Failure::new(exit, format!("the command could not be started: {error}"))
+}
+
+fn not_watched(error: io::Error) -> Failure {
+    Failure::system("the command could not be watched, so it does not run", error)
 }

@@ -19,12 +19,14 @@ const STUBBORN: &str = "trap '' TERM INT HUP
 
 /// Prints which of the two still run.
 const LOOK: &str = "for who in inner outer; do
-        pid=$(cat $who); if grep -q '^State:[[:space:]]*[^ZX]' /proc/$pid/status 2>/dev/null; then echo $who; fi
+        pid=$(cat $who); if grep -q '^State:[[:space:]]*[RSDTt]' /proc/$pid/status 2>/dev/null; then echo $who; fi
     done";
 
 fn stubborn(server: &Server, folder: &TempDir, lease: &str) -> common::Running {
     let mut command = ticketing(server);
-    command.current_dir(folder).args(["lock", "k", "--lease", lease, "--", "sh", "-c", STUBBORN]);
+    // SIGKILL comes 0.4 s before the end, which is time enough to die also on a busy machine.
+    command.current_dir(folder).args(["lock", "k", "--lease", lease, "--grace", "2"]);
+    command.args(["--", "sh", "-c", STUBBORN]);
     let running = command.start();
     pids(folder);
     running
@@ -45,7 +47,7 @@ fn survivors(server: &Server, folder: &TempDir) -> String {
 fn at_the_end_of_the_lease_the_whole_group_ends() {
     let server = Server::start(&[]);
     let folder = tempfile::tempdir().unwrap();
-    let running = stubborn(&server, &folder, "3");
+    let running = stubborn(&server, &folder, "5");
     assert_eq!(survivors(&server, &folder), "");
     let run = running.finish().expect(106);
     assert!(run.stderr.contains("ask for a longer --lease"), "{run:?}");
@@ -73,7 +75,8 @@ fn a_stopped_command_ends_too() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo $$ > inner; echo $$ > outer; kill -STOP $$";
     let mut command = ticketing(&server);
-    command.current_dir(folder.path()).args(["lock", "k", "--lease", "3", "--", "sh", "-c", script]);
+    command.current_dir(folder.path()).args(["lock", "k", "--lease", "5", "--grace", "2"]);
+    command.args(["--", "sh", "-c", script]);
     let running = command.start();
     pids(&folder);
     assert_eq!(survivors(&server, &folder), "");
@@ -96,7 +99,7 @@ fn when_ticketing_is_killed_the_whole_group_ends_at_once() {
 fn when_ticketing_is_stopped_the_whole_group_ends_with_the_lease() {
     let server = Server::start(&[]);
     let folder = tempfile::tempdir().unwrap();
-    let running = stubborn(&server, &folder, "3");
+    let running = stubborn(&server, &folder, "5");
     running.signal(Signal::STOP);
     assert_eq!(survivors(&server, &folder), "");
     running.signal(Signal::CONT);

@@ -11,6 +11,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use common::Start as _;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until};
 
@@ -35,7 +36,7 @@ impl Session {
         command.stdin(tty()).stdout(tty()).stderr(tty());
         let bin = std::path::Path::new(common::TICKETING).parent().unwrap();
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        command.env("PATH", path).env("PS1", "$ ").env("TERM", "dumb");
+        command.env("PATH", path).env("PS1", "$ ").env("TERM", "xterm");
         command.env("TICKETING_SERVERS", server.addr().to_string());
         let shell = command.spawn().unwrap();
 
@@ -140,15 +141,12 @@ fn ctrl_c_ends_a_script_around_the_lock_too() {
 #[test]
 fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let server = Server::start(&[]);
-    // With the terminal lent, and with it kept for the script around.
-    for around in ["", "sh -c \"$0\" "] {
+    let command = format!("ticketing lock k -- {ASK}");
+    // The terminal is lent at once here, and on demand there.
+    let in_a_script = format!("sh -c \"{}; :\"", command.replace('$', "\\$"));
+    for line in [command, in_a_script] {
         let mut session = Session::start(&server);
-        let command = format!("ticketing lock k -- {ASK}");
-        if around.is_empty() {
-            session.line(&command);
-        } else {
-            session.line(&format!("sh -c \"{command}; :\""));
-        }
+        session.line(&line);
         session.expect("ready");
         session.keys(CTRL_Z);
         session.expect("Stopped");
@@ -159,6 +157,24 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
         session.expect("got:hello");
         session.expect_code(0);
     }
+}
+
+#[test]
+fn a_stopped_job_ends_with_its_terminal() {
+    let server = Server::start(&[]);
+    let mut session = Session::start(&server);
+    session.line("ticketing lock k --lease 250 -- sh -c 'echo pid:$$.; read word'");
+    session.expect("pid:");
+    session.expect(".");
+    session.keys(CTRL_Z);
+    session.expect("Stopped");
+    let screen = session.screen.lock().unwrap().clone();
+    let pid = screen.split_once("pid:").unwrap().1.split_once('.').unwrap().0.to_owned();
+    drop(session);
+    common::wait_gone(&pid);
+    // The lock was given back, too.
+    let mut next = common::ticketing(&server);
+    next.run_with(["lock", "k", "--wait", "20", "--", "true"]).expect(0);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What is measured, and the check that it was a lock.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::{CreationError, Histogram};
 use indicatif::{ProgressBar, ProgressStyle};
 use ticketing::{TicketBroker, TicketError};
+use tokio::task::JoinSet;
 
 const WAIT: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(60);
@@ -42,8 +43,6 @@ struct Course {
     counters: Vec<Counter>,
     /// The next cycle that nobody has taken.
     next: AtomicU64,
-    /// A cycle failed: no new ones are begun.
-    stopped: AtomicBool,
     progress: ProgressBar,
 }
 
@@ -72,27 +71,33 @@ pub(super) async fn run(broker: &TicketBroker, plan: Plan) -> Result<Outcome, Cr
         names: (0..plan.keys).map(|number| format!("bench:{}:{number}", std::process::id())).collect(),
         counters: (0..plan.keys).map(|_| Counter::default()).collect(),
         next: AtomicU64::new(0),
-        stopped: AtomicBool::new(false),
         progress: progress_bar(plan.cycles),
     });
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..plan.tasks)
-        .map(|_| tokio::spawn(cycles(Arc::clone(&course), Histogram::new_from(&empty))))
-        .collect();
+    // Outside of the tasks, so that they stay when a task is cut short.
+    let times_us: Vec<_> =
+        (0..plan.tasks).map(|_| Arc::new(Mutex::new(Histogram::new_from(&empty)))).collect();
     let mut outcome =
         Outcome { elapsed: Duration::ZERO, times_us: empty, errors: 0, first_error: None, violations: 0 };
-    for task in tasks {
-        // A task that panicked brings no times, and its cycle is missing in the counters.
-        let Ok((times_us, error)) = task.await else { continue };
-        // The same bounds: always fits.
-        let _ = outcome.times_us.add(times_us);
-        if let Some(error) = error {
+
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for times_us in &times_us {
+        tasks.spawn(cycles(Arc::clone(&course), Arc::clone(times_us)));
+    }
+    while let Some(task) = tasks.join_next().await {
+        if let Ok(Err(error)) = task {
             outcome.errors += 1;
             outcome.first_error.get_or_insert(error);
+            tasks.abort_all();
         }
     }
     outcome.elapsed = start.elapsed();
+
     course.progress.finish_and_clear();
+    for times_us in &times_us {
+        // Their bounds are the same, so they always add up.
+        let _ = outcome.times_us.add(&*lock(times_us));
+    }
     let counted: u64 = course.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
     // A cycle that failed at its release has added too.
     outcome.violations = outcome.times_us.len().saturating_sub(counted);
@@ -100,21 +105,22 @@ pub(super) async fn run(broker: &TicketBroker, plan: Plan) -> Result<Outcome, Cr
 }
 
 /// One task: takes cycles as long as there are any.
-async fn cycles(course: Arc<Course>, mut times_us: Histogram<u64>) -> (Histogram<u64>, Option<TicketError>) {
-    while !course.stopped.load(Ordering::Relaxed) {
+async fn cycles(course: Arc<Course>, times_us: Arc<Mutex<Histogram<u64>>>) -> Result<(), TicketError> {
+    loop {
         let number = course.next.fetch_add(1, Ordering::Relaxed);
         if number >= course.plan.cycles {
-            break;
+            return Ok(());
         }
         let start = Instant::now();
-        if let Err(error) = course.cycle(number).await {
-            course.stopped.store(true, Ordering::Relaxed);
-            return (times_us, Some(error));
-        }
-        times_us.saturating_record(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX));
+        course.cycle(number).await?;
+        let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        lock(&times_us).saturating_record(micros);
         course.progress.inc(1);
     }
-    (times_us, None)
+}
+
+fn lock(times_us: &Mutex<Histogram<u64>>) -> MutexGuard<'_, Histogram<u64>> {
+    times_us.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Course {
