@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::driver::Published;
@@ -112,8 +113,12 @@ async fn status(State(admin): State<Admin>) -> Json<Value> {
 }
 
 async fn metrics_page(State(admin): State<Admin>) -> impl IntoResponse {
-    let page = metrics::render(&admin.hub, &admin.published.read());
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
+    // Not on a thread that serves clients.
+    let page = spawn_blocking(move || metrics::render(&admin.hub, &admin.published.read()));
+    match page.await {
+        Ok(page) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 /// A listener that takes no more than so many connections at a time.

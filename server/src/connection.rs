@@ -40,11 +40,12 @@ pub(crate) async fn serve(tcp: TcpStream, newcomer: Newcomer, hub: Arc<Hub>) {
     let own_address = hub.advertise.clone().unwrap_or_else(|| local.to_string());
     let current = hub.credentials.current();
     let Some(tls) = current.tls.clone() else {
-        return converse(tcp, newcomer, hub, current, own_address).await;
+        // In boxes, so that a plain connection does not pay for the memory of one under TLS.
+        return Box::pin(converse(tcp, newcomer, hub, current, own_address)).await;
     };
-    let handshake = TlsAcceptor::from(tls).accept(tcp);
+    let handshake = Box::pin(TlsAcceptor::from(tls).accept(tcp));
     let problem = match timeout_at(newcomer.accepted + HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(stream)) => return converse(stream, newcomer, hub, current, own_address).await,
+        Ok(Ok(stream)) => return Box::pin(converse(stream, newcomer, hub, current, own_address)).await,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it took too long".to_owned(),
     };
@@ -157,6 +158,15 @@ mod tests {
     use super::*;
     use crate::testing::hub;
 
+    fn newcomer(hub: &Arc<Hub>) -> Newcomer {
+        Newcomer {
+            peer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            accepted: Instant::now(),
+            slot: hub.counters.count(|counters| &counters.connections),
+            waiting: hub.counters.count(|counters| &counters.unauthenticated),
+        }
+    }
+
     /// A client of a server in this phase.
     fn client(phase: Phase) -> (DuplexStream, Arc<Hub>) {
         let (hub, inbox) = hub();
@@ -167,14 +177,8 @@ mod tests {
         });
         hub.phase.send_replace(phase);
         let (client, server) = duplex(1024);
-        let newcomer = Newcomer {
-            peer: SocketAddr::from(([127, 0, 0, 1], 1)),
-            accepted: Instant::now(),
-            slot: hub.counters.count(|counters| &counters.connections),
-            waiting: hub.counters.count(|counters| &counters.unauthenticated),
-        };
         let current = hub.credentials.current();
-        tokio::spawn(converse(server, newcomer, Arc::clone(&hub), current, "me:1".to_owned()));
+        tokio::spawn(converse(server, newcomer(&hub), Arc::clone(&hub), current, "me:1".to_owned()));
         (client, hub)
     }
 
@@ -200,6 +204,16 @@ mod tests {
         let mut rest = String::new();
         client.read_to_string(&mut rest).await.unwrap();
         assert_eq!(rest, text);
+    }
+
+    /// Ten thousand idle connections are ten thousand of these.
+    #[tokio::test]
+    async fn a_connection_takes_little_memory() {
+        let (hub, _inbox) = hub();
+        let (_client, server) = duplex(1);
+        let current = hub.credentials.current();
+        let connection = converse(server, newcomer(&hub), Arc::clone(&hub), current, String::new());
+        assert!(size_of_val(&connection) <= 2048, "{} bytes", size_of_val(&connection));
     }
 
     #[tokio::test(start_paused = true)]

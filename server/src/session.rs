@@ -276,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Tells the driver, lets the last bytes leave, and gives back what never left.
-    async fn finish(mut self, ending: Ending) {
+    async fn finish(&mut self, ending: Ending) {
         self.conn.close(self.unsent.frames());
         // Without a driver the server itself is ending.
         let _ = self.hub.driver.send(Message::Closed(self.conn.id)).await;

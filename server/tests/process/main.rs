@@ -7,3 +7,4 @@ mod restart;
 mod rotation;
 mod settings;
 mod signals;
+mod threads;

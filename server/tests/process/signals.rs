@@ -13,7 +13,7 @@ fn an_idle_server_stops_at_once() {
         let mut server = Server::start(&[]);
         server.signal(signal);
         assert!(server.wait_exit().success(), "{}", server.log());
-        assert!(server.log().contains("stopped"));
+        server.wait_log("stopped");
     }
 }
 
