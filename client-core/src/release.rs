@@ -67,7 +67,9 @@ impl ReleaseJob {
     /// Sends the request, or waits for a session.
     fn submit(&mut self, link: Option<Arc<Link>>) {
         // A permit is missing only while a try is under way.
-        if let (Some(link), Some(permit)) = (link, self.permit.take()) {
+        if let Some(link) = link
+            && let Some(permit) = self.permit.take()
+        {
             let (caller, answer) = Caller::new(permit);
             let kind = Kind::Release { token: self.token };
             let request = Request { key: Arc::clone(&self.key), kind, until: self.until };

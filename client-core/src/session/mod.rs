@@ -152,8 +152,7 @@ impl<R: Reply> Session<R> {
     /// The reason to give the session up.
     pub(crate) fn read(&mut self, now: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let Self { decoder, book } = self;
-        let keep_alive = !decoder.is_mid_frame() && bytes.first() == Some(&b'\n');
-        book.pulse.heard(now, keep_alive);
+        let first = !decoder.is_mid_frame() && bytes.first() == Some(&b'\n');
         // A frame behind a fatal one counts for nothing.
         let mut outcome = Ok(());
         let read = decoder.feed(bytes, |frame| {
@@ -161,6 +160,9 @@ impl<R: Reply> Session<R> {
                 outcome = book.answer(frame);
             }
         });
+        // Behind a frame: no text begins with LF, and only M and L may have none.
+        let last = !decoder.is_mid_frame() && bytes.ends_with(b"\n\n");
+        book.pulse.heard(now, first || last);
         book.pulse.pending(now, book.unanswered > 0);
         outcome.and(read.map_err(Trouble::Malformed))
     }

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
 mod common;
+mod connections;
+mod indeterminate;
 mod outcomes;

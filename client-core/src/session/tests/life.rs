@@ -69,15 +69,21 @@ fn the_next_deadline_is_never_behind_a_keep_alive_or_a_timer() {
 
 #[test]
 fn silence_counts_only_where_the_server_has_sent_a_keep_alive() {
-    for (kept_alive, silent) in [(true, true), (false, false)] {
+    let spoken: [(&[u8], bool); 6] = [
+        (b"", false),
+        (b"L\n", false),
+        (b"L\nLa:1\n", false),
+        (b"\n", true),
+        (b"\nLa:1\n", true),
+        (b"L\n\n", true),
+    ];
+    for (bytes, silent) in spoken {
         let mut rig = Rig::new(true);
-        if kept_alive {
-            rig.session.read(rig.now, b"\n").unwrap();
-        }
+        rig.session.read(rig.now, bytes).unwrap();
         rig.acquire(1, 30);
         rig.write_all();
         rig.pass(6 * SEC - 1).unwrap();
-        assert_eq!(matches!(rig.pass(1), Err(Trouble::Silent)), silent, "{kept_alive}");
+        assert_eq!(matches!(rig.pass(1), Err(Trouble::Silent)), silent, "{bytes:?}");
     }
 }
 
