@@ -220,8 +220,9 @@ pub(crate) enum Request {
     },
 }
 
+/// What is left of the 5 s with which clients acquire.
 const fn default_wait() -> ByteRange {
-    ByteRange::Exactly(5)
+    ByteRange::Between(1, 5)
 }
 
 const fn default_lease() -> ByteRange {

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::frames::Owners;
 use crate::scenario::Since;
+use crate::values::Owner;
 
 /// Lines of the record that are kept, the last ones.
 const RECORD_LINES: usize = 400;
@@ -106,7 +107,14 @@ impl Stage {
     }
 
     pub(crate) fn with_owners<T>(&self, work: impl FnOnce(&mut Owners) -> T) -> T {
-        work(&mut self.state().owners)
+        let outcome = work(&mut self.state().owners);
+        self.changed.notify_waiters();
+        outcome
+    }
+
+    /// Waits until the owner's acquire has come; gives its number.
+    pub(crate) async fn bound(&self, owner: &Owner) -> u64 {
+        self.when(|state| state.owners.get(owner)).await
     }
 
     /// The scenario has failed; the first reason stays.

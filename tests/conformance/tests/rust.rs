@@ -1,7 +1,6 @@
 //! The whole table, run by the Rust client.
 //!
-//! `CONFORMANCE_ONLY=text` plays only the cases with that text in their name,
-//! and shows the record of each.
+//! `CONFORMANCE_ONLY=text` plays only the cases with that text in their name.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -56,7 +55,10 @@ async fn the_rust_client_keeps_every_promise_of_the_table() {
         let line = json!({ "case": case, "end": verdict["end"], "why": verdict["why"] });
         writeln!(results, "{line}").unwrap();
         if verdict["end"] == "failed" {
-            println!("{case}: {verdict:#}");
+            println!("\n{case}: {}", verdict["why"].as_str().unwrap());
+            for line in verdict["record"].as_array().into_iter().flatten() {
+                println!("  {}", line.as_str().unwrap());
+            }
             failed.push(case);
         }
     }
@@ -146,7 +148,8 @@ impl Session {
                 tokio::spawn(async move { reply.outcome("released", ticket.release().await) });
             }
             "release_token" => {
-                let (broker, key) = (self.broker(call), key(call).unwrap());
+                let broker = self.broker(call);
+                let Some(key) = key(call) else { return reply.send("inexpressible", json!({})) };
                 let token = call["token"].as_str().unwrap().parse().unwrap();
                 tokio::spawn(async move { reply.outcome("released", broker.release(&key, token).await) });
             }
@@ -190,16 +193,12 @@ impl Session {
     }
 
     fn acquire(&mut self, call: &Value, reply: Reply) {
-        let (broker, key) = (self.broker(call), key(call));
-        let (Some(key), Some(wait), Some(lease)) = (key, seconds(call, "wait"), seconds(call, "lease"))
-        else {
-            return reply.send("inexpressible", json!({}));
-        };
-        let min_remaining = call.get("min_remaining").map(|_| seconds(call, "min_remaining").unwrap());
+        let broker = self.broker(call);
+        let Some((key, options)) = wishes(call) else { return reply.send("inexpressible", json!({})) };
         let acquire = if call["call"] == "try_acquire" {
-            broker.try_acquire(&key, lease)
+            broker.try_acquire(&key, options.lease)
         } else {
-            broker.acquire_with(&key, AcquireOptions { wait, lease, min_remaining })
+            broker.acquire_with(&key, options)
         };
         let (cancel, cancelled) = oneshot::channel();
         self.placements.insert(reply.id, acquire.placement());
@@ -253,6 +252,16 @@ fn build(call: &Value) -> Result<TicketBroker, TicketError> {
         builder = builder.max_pending(requests.try_into().unwrap());
     }
     builder.build()
+}
+
+/// `None`: the types of Rust cannot hold it.
+fn wishes(call: &Value) -> Option<(String, AcquireOptions)> {
+    let min_remaining = match call.get("min_remaining") {
+        Some(_) => Some(seconds(call, "min_remaining")?),
+        None => None,
+    };
+    let (wait, lease) = (seconds(call, "wait")?, seconds(call, "lease")?);
+    Some((key(call)?, AcquireOptions { wait, lease, min_remaining }))
 }
 
 /// `None`: a Rust string cannot hold it.
