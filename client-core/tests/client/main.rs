@@ -2,7 +2,10 @@
 //! tests write themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
+mod blocking;
+mod close;
 mod common;
 mod connections;
+mod drops;
 mod indeterminate;
 mod outcomes;
