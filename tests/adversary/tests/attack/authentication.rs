@@ -42,10 +42,10 @@ fn b13_wrong_answers_are_refused() {
         Box::new(move || expect_refused(server, |nonce| line(near_miss(nonce)))),
         Box::new(move || expect_refused(server, |nonce| line(right(nonce).to_lowercase().into_bytes()))),
         Box::new(move || {
-            expect_refused(server, |nonce| line([right(nonce), "=".into()].concat().into_bytes()))
+            expect_refused(server, |nonce| line([right(nonce), "=".into()].concat().into_bytes()));
         }),
         Box::new(move || {
-            expect_refused(server, |nonce| line([right(nonce), "\r".into()].concat().into_bytes()))
+            expect_refused(server, |nonce| line([right(nonce), "\r".into()].concat().into_bytes()));
         }),
         Box::new(move || expect_refused(server, |nonce| line(right(nonce)[..42].into()))),
         Box::new(move || expect_refused(server, |_| b"\n".to_vec())),
@@ -58,7 +58,7 @@ fn b13_wrong_answers_are_refused() {
         }),
         // 128 bytes are allowed, and no more; what comes behind is drained, so that the answer is readable.
         Box::new(move || {
-            expect_refused(server, |nonce| line(format!("{};{}", right(nonce), "x".repeat(85)).into()))
+            expect_refused(server, |nonce| line(format!("{};{}", right(nonce), "x".repeat(85)).into()));
         }),
         Box::new(move || expect_refused(server, |_| vec![b'x'; 129])),
         Box::new(move || expect_refused(server, |_| vec![b'x'; 4096])),

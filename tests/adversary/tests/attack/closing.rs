@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
 
+use crate::queue::{place, wait_for_queue};
 use crate::timed;
 
 #[test]
@@ -103,7 +104,7 @@ fn c34_waiters_of_dead_connections_are_passed_over() {
             })
             .collect();
         let mut last = Raw::open_extended(server.addr());
-        wait_until("six waiters", PATIENCE, || place(&mut last, &key, 99).1 == 6);
+        wait_for_queue(&mut last, &key, 6);
         last.acquire(&key, 20, 250, 10);
         for (number, raw) in dead.into_iter().enumerate() {
             match number % 3 {
@@ -119,15 +120,6 @@ fn c34_waiters_of_dead_connections_are_passed_over() {
         assert_eq!(next, token + 1);
         last.release(&key, next);
         last.expect(&Reply::released(next, &key));
-    }
-}
-
-/// The place of an owner in the queue of a key, and the length of that queue.
-fn place(raw: &mut Raw, key: &str, owner: u64) -> (u32, u32) {
-    raw.send(wire::place(key, owner));
-    match raw.read() {
-        Reply::Place { place, waiters, .. } => (place, waiters),
-        other => panic!("{other:?} instead of a place"),
     }
 }
 

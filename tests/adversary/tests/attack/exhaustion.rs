@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
 
 use crate::bulk::{pipelined, scaled, token_of};
+use crate::queue::wait_for_queue;
 use crate::timed;
 
 const MIB: u64 = 1024 * 1024;
@@ -101,7 +102,7 @@ fn j99_keys_that_are_gone_use_no_memory() {
         (0..count).flat_map(|number| wire::acquire(format!("all-{number}"), 1, 0, 250)).collect();
     let mut releases = Vec::new();
     pipelined(&mut raw, &stream, count, |reply| {
-        releases.extend(wire::release(reply.key().unwrap(), token_of(&reply)))
+        releases.extend(wire::release(reply.key().unwrap(), token_of(&reply)));
     });
     let full = server.usage().rss;
     pipelined(&mut raw, &releases, count, |reply| assert!(matches!(reply, Reply::Released { .. })));
@@ -128,18 +129,10 @@ fn crowd(server: &Server, count: u64) -> Vec<(Raw, Vec<u64>)> {
         let mut raw = Raw::open_extended(server.addr());
         let owners: Vec<u64> = (first..count.min(first + share as u64)).collect();
         raw.send(owners.iter().flat_map(|&owner| wire::acquire("k", owner, 250, 250)).collect::<Vec<_>>());
-        wait_for_queue(&mut raw, first + owners.len() as u64);
+        wait_for_queue(&mut raw, "k", first as usize + owners.len());
         crowd.push((raw, owners));
     }
     crowd
-}
-
-#[track_caller]
-fn wait_for_queue(raw: &mut Raw, waiters: u64) {
-    wait_until(&format!("{waiters} waiters"), PATIENCE, || {
-        raw.send(wire::place("k", u64::MAX));
-        raw.read() == Reply::place(u64::MAX, 0, u32::try_from(waiters).unwrap(), "k")
-    });
 }
 
 #[test]
@@ -158,7 +151,7 @@ fn j100_a_hundred_thousand_waiters_drain() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 pipelined(&mut holder, &releases, count, |reply| {
-                    assert!(matches!(reply, Reply::Released { .. }))
+                    assert!(matches!(reply, Reply::Released { .. }));
                 });
             });
             for (raw, owners) in &mut crowd {
@@ -171,6 +164,33 @@ fn j100_a_hundred_thousand_waiters_drain() {
         });
     });
     assert!(took < Duration::from_secs(10), "{count} hand-offs took {took:?}");
+}
+
+/// Asking for places is cheap, wherever the place is and however many have left before it.
+#[test]
+fn j100_places_in_a_long_queue() {
+    let server = Server::start(&[]);
+    let mut holder = Raw::open(server.addr());
+    let _ = holder.take("k", u64::MAX, 250);
+    let mut crowd = crowd(&server, 100_000);
+    // Every second one leaves.
+    for (raw, owners) in &mut crowd {
+        let leaving: Vec<u64> = owners.iter().copied().filter(|owner| owner % 2 == 1).collect();
+        let cancels: Vec<u8> = leaving.iter().flat_map(|&owner| wire::cancel("k", owner)).collect();
+        pipelined(raw, &cancels, leaving.len() as u64, |reply| assert!(matches!(reply, Reply::Busy { .. })));
+    }
+    let mut raw = Raw::open_extended(server.addr());
+    let owners = || (0..100_000_u64).rev().step_by(5);
+    let asks: Vec<u8> = owners().flat_map(|owner| wire::place("k", owner)).collect();
+    let mut asked = owners();
+    let ((), took) = timed(|| {
+        pipelined(&mut raw, &asks, owners().count() as u64, |reply| {
+            let owner = asked.next().unwrap();
+            let place = if owner % 2 == 0 { u32::try_from(owner / 2).unwrap() + 1 } else { 0 };
+            assert_eq!(reply, Reply::place(owner, place, 50_000, "k"));
+        });
+    });
+    assert!(took < Duration::from_secs(5), "20,000 places took {took:?}");
 }
 
 #[test]
@@ -196,7 +216,7 @@ fn j100_a_hundred_thousand_waiters_cancel() {
         });
     });
     assert!(took < Duration::from_secs(8), "100,000 cancels took {took:?}");
-    wait_for_queue(&mut holder, 0);
+    wait_for_queue(&mut holder, "k", 0);
 }
 
 #[test]
@@ -210,7 +230,7 @@ fn j100_a_hundred_thousand_waiters_hang_up() {
     let full = server.usage().rss;
     let ((), took) = timed(|| {
         drop(crowd);
-        wait_for_queue(&mut holder, 0);
+        wait_for_queue(&mut holder, "k", 0);
     });
     assert!(took < Duration::from_secs(8), "100,000 waiters left within {took:?}");
     holder.release("k", token);

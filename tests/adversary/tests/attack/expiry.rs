@@ -1,7 +1,9 @@
 //! Leases: never early, hardly late, however many end at once.
 
+use std::fs;
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ticketing_test_support::{Raw, Reply, Server, wire};
 
@@ -83,6 +85,89 @@ fn d36_waits_end_punctually() {
     }
     late.sort_unstable();
     assert!(late[1] < Duration::from_millis(250) && late[3] < Duration::from_secs(3), "{late:?}");
+}
+
+/// Makes the wall clock of a process jump by a day, to and fro, with every look at it.
+const JUMPING_CLOCK: &str = r#"
+    #define _GNU_SOURCE
+    #include <sys/syscall.h>
+    #include <sys/time.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    static time_t jump(void) {
+        static int looks;
+        return __atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED) % 2 ? 86400 : -86400;
+    }
+
+    int clock_gettime(clockid_t clock, struct timespec *now) {
+        int outcome = syscall(SYS_clock_gettime, clock, now);
+        if (outcome == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += jump();
+        return outcome;
+    }
+
+    int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+        struct timespec time;
+        (void)zone;
+        clock_gettime(CLOCK_REALTIME, &time);
+        now->tv_sec = time.tv_sec, now->tv_usec = time.tv_nsec / 1000;
+        return 0;
+    }
+
+    time_t time(time_t *now) {
+        struct timespec time;
+        clock_gettime(CLOCK_REALTIME, &time);
+        return now ? *now = time.tv_sec : time.tv_sec;
+    }
+"#;
+
+#[test]
+fn d37_steps_of_the_wall_clock_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("clock.c"), folder.path().join("clock.so"));
+    fs::write(&source, JUMPING_CLOCK).unwrap();
+    // The workspace needs a C compiler anyway.
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(compiled.expect("a C compiler").success());
+    let server = Server::builder().env("LD_PRELOAD", &library).start();
+    let mut holder = Raw::open(server.addr());
+    let mut waiter = Raw::open(server.addr());
+    // The first token comes from the wall clock, which shows that the clock does jump.
+    let token = holder.take("k", 1, 250);
+    let clock = Duration::from_millis(token >> 20);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    assert!(
+        clock.abs_diff(now) > Duration::from_secs(80_000),
+        "the clock of the server is {clock:?}, ours {now:?}"
+    );
+    thread::scope(|scope| {
+        for lease in 1..4 {
+            let addr = server.addr();
+            scope.spawn(move || {
+                let mut raw = Raw::open(addr);
+                let key = format!("lease-{lease}");
+                let start = Instant::now();
+                let _ = raw.take(&key, 1, lease);
+                raw.acquire(&key, 2, 60, 60);
+                let _ = raw.expect_granted(&key, 2);
+                let (took, lease) = (start.elapsed(), Duration::from_secs(lease.into()));
+                assert!(
+                    took >= lease && took < lease + Duration::from_secs(2),
+                    "a lease of {lease:?} took {took:?}"
+                );
+            });
+        }
+        for wait in 1..4 {
+            let ((), took) = timed(|| {
+                waiter.acquire("k", 2, wait, 10);
+                waiter.expect(&Reply::timed_out(2, "k"));
+            });
+            let wait = Duration::from_secs(wait.into());
+            assert!(took >= wait && took < wait + Duration::from_secs(2), "a wait of {wait:?} took {took:?}");
+        }
+    });
+    holder.release("k", token);
+    holder.expect(&Reply::released(token, "k"));
 }
 
 /// The lease counts from the grant, not from the request.

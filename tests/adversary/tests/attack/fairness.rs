@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wire};
+
+use crate::queue::wait_for_queue;
 
 #[test]
 fn c23_a_lock_is_handed_on_directly() {
@@ -37,7 +39,7 @@ fn c23_a_lock_is_handed_on_directly() {
             for waiter in 1..4 {
                 let index = (holder + waiter) % 4;
                 raws[index].acquire("k", round * 4 + waiter as u64, 30, 60);
-                wait_for_queue(&mut watcher, "k", waiter as u32);
+                wait_for_queue(&mut watcher, "k", waiter);
             }
             // Down the queue; the last one keeps the lock for the next round.
             for waiter in 1..4 {
@@ -53,14 +55,6 @@ fn c23_a_lock_is_handed_on_directly() {
         }
         over.store(true, Ordering::Relaxed);
         assert!(barger.join().unwrap() > 100);
-    });
-}
-
-#[track_caller]
-fn wait_for_queue(raw: &mut Raw, key: &str, waiters: u32) {
-    wait_until(&format!("{waiters} waiters of {key}"), PATIENCE, || {
-        raw.send(wire::place(key, u64::MAX));
-        raw.read() == Reply::place(u64::MAX, 0, waiters, key)
     });
 }
 
@@ -98,7 +92,7 @@ fn c24_fifo_under_churn() {
         for (queued, &owner) in order.iter().enumerate() {
             let wait = if fates[owner as usize] == Fate::TimesOut { 2 } else { 120 };
             raws[owner as usize / 10].as_mut().unwrap().acquire(&key, owner, wait, 250);
-            wait_for_queue(&mut watcher, &key, queued as u32 + 1);
+            wait_for_queue(&mut watcher, &key, queued + 1);
         }
         let mut survivors: Vec<u64> =
             order.into_iter().filter(|&owner| fates[owner as usize] == Fate::Stays).collect();
@@ -109,7 +103,7 @@ fn c24_fifo_under_churn() {
         for raw in &mut raws[..4] {
             *raw = None;
         }
-        wait_for_queue(&mut watcher, &key, survivors.len() as u32);
+        wait_for_queue(&mut watcher, &key, survivors.len());
         for (number, raw) in raws.iter_mut().enumerate().skip(4) {
             let owners = number as u64 * 10..number as u64 * 10 + 10;
             for _ in owners.clone().filter(|&owner| fates[owner as usize] != Fate::Stays) {
@@ -123,7 +117,7 @@ fn c24_fifo_under_churn() {
         // Somebody joins late, and the survivors go in their order.
         let mut late = Raw::open_extended(addr);
         late.acquire(&key, 999, 120, 250);
-        wait_for_queue(&mut watcher, &key, survivors.len() as u32 + 1);
+        wait_for_queue(&mut watcher, &key, survivors.len() + 1);
         survivors.push(999);
         let mut token = token;
         holder.release(&key, token);

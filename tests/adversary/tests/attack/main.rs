@@ -4,6 +4,7 @@
 //! (a framing, b authentication and TLS, c locks and queues, d leases and time,
 //! j resources, k operation, x extension 1).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
+#![allow(clippy::cast_possible_truncation)] // Every number here is one of ours, and small.
 
 mod authentication;
 mod bounds;
@@ -19,6 +20,7 @@ mod histories;
 mod keys;
 mod matrix;
 mod operation;
+mod queue;
 mod races;
 mod restart;
 mod stalls;

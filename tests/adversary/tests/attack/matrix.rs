@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
+use ticketing_test_support::{Raw, Reply, Server, wire};
+
+use crate::queue::wait_for_queue;
 
 /// What I do, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,18 +157,14 @@ impl Scene {
             Action::Expire => {}
             Action::Cancel => self.me.send(wire::cancel(key, QUEUED)),
             Action::HangUp => {
-                drop(std::mem::replace(&mut self.me, Raw::connect(self.probe.tcp().peer_addr().unwrap())))
+                drop(std::mem::replace(&mut self.me, Raw::connect(self.probe.tcp().peer_addr().unwrap())));
             }
         }
     }
 
     /// The queue is told by the probe, so that no answer of the others is lost.
     fn wait_for_queue(&mut self, waiters: usize) {
-        let what = format!("{waiters} waiters of {}", self.key);
-        wait_until(&what, PATIENCE, || {
-            self.probe.send(wire::place(&self.key, u64::MAX));
-            self.probe.read() == Reply::place(u64::MAX, 0, u32::try_from(waiters).unwrap(), &self.key)
-        });
+        wait_for_queue(&mut self.probe, &self.key, waiters);
     }
 
     fn check(&mut self, action: Action, expected: &str) {

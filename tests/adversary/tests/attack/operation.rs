@@ -1,6 +1,7 @@
 //! Starts that must be refused, signals, and credentials that change.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ticketing_test_support::{
@@ -36,6 +37,7 @@ fn k01_bad_settings_are_refused_with_their_reason() {
     expect_refused_start(&server().args(["--tls-cert", "cert.pem"]), &["--tls-key"]);
     expect_refused_start(&server().args(["--client-token-file", "/no/such/file"]), &["/no/such/file"]);
     expect_refused_start(&server().token("fifteen bytes.."), &["at least 16"]);
+    expect_refused_start(&server().args(["--admin", "0.0.0.0:0"]), &["--admin-allow-remote"]);
     let taken = Server::start(&[]);
     expect_refused_start(&server().listen(taken.addr()), &[&taken.addr().to_string()]);
 }
@@ -208,4 +210,22 @@ fn k07_the_admin_pages_say_how_it_is() {
     slow.send([b'x'; 64 * 1024]);
     let _ = Raw::open(server.addr());
     assert_eq!(server.admin_get("/healthz").0, 200);
+}
+
+/// A peer that vanished without a word is looked for by the system.
+#[test]
+fn k08_tcp_keep_alive_is_on() {
+    let server = Server::start(&[]);
+    let raw = Raw::open(server.addr());
+    let hex = |addr: SocketAddr| format!("0100007F:{:04X}", addr.port());
+    let (local, remote) = (hex(server.addr()), hex(raw.tcp().local_addr().unwrap()));
+    // 02 is the timer of keep-alive probes, in ticks of 10 ms. It is armed when everything is acknowledged.
+    wait_until("a keep-alive probe within five seconds", PATIENCE, || {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut ends = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let ours =
+            ends.find(|fields| fields.get(1..3) == Some(&[&*local, &*remote])).expect("the server's end");
+        let (timer, ticks) = ours[5].split_once(':').unwrap();
+        timer == "02" && u32::from_str_radix(ticks, 16).unwrap() <= 500
+    });
 }

@@ -213,7 +213,9 @@ fn x30_cancel_vs_grant() {
     let mut answers = vec![None; keys.len()];
     thread::scope(|scope| {
         scope.spawn(|| {
-            pipelined(&mut holder, &releases, count, |reply| assert!(matches!(reply, Reply::Released { .. })))
+            pipelined(&mut holder, &releases, count, |reply| {
+                assert!(matches!(reply, Reply::Released { .. }));
+            });
         });
         pipelined(&mut waiter, &cancels, count, |reply| {
             let number = number_of(&reply);
@@ -231,7 +233,7 @@ fn x30_cancel_vs_grant() {
         let number = number_of(&reply);
         match &answers[number] {
             Some(Reply::GrantedUntil { token, .. }) => {
-                assert_eq!(reply, Reply::released(*token, &keys[number]))
+                assert_eq!(reply, Reply::released(*token, &keys[number]));
             }
             answer => {
                 assert_eq!(answer, &Some(Reply::busy(2, &keys[number])));
