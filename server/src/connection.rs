@@ -55,6 +55,11 @@ pub(crate) async fn serve(tcp: TcpStream, newcomer: Newcomer, hub: Arc<Hub>) {
     }
 }
 
+/// Bytes that the system takes from us before it has sent them: what it has
+/// taken cannot be taken back, and a client that reads slowly shows that it reads.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES: u32 = 64 * 1024;
+
 /// A peer that vanished without a word is noticed within about 10 seconds.
 fn tune(tcp: &TcpStream) -> std::io::Result<()> {
     use std::time::Duration;
@@ -67,7 +72,10 @@ fn tune(tcp: &TcpStream) -> std::io::Result<()> {
     let keep_alive = keep_alive.with_retries(3);
     socket.set_tcp_keepalive(&keep_alive)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(10)))?;
+    {
+        socket.set_tcp_user_timeout(Some(Duration::from_secs(10)))?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    }
     Ok(())
 }
 

@@ -139,7 +139,8 @@ impl Driver {
         });
         let inputs = MESSAGES_PER_TURN + REQUESTS_PER_TURN + crate::session::READ_BYTES + desk.lost.len();
         let inputs = inputs + lost.sum::<usize>();
-        let needed = inputs as u64 + u64::from(self.timers_per_tick);
+        // Each may be granted, and again where the connection turns out to have closed.
+        let needed = 2 * (inputs as u64 + u64::from(self.timers_per_tick));
         self.tokens.reserve_ahead(self.engine.next_token());
         if self.tokens.suffice(self.engine.next_token(), needed) {
             return;
@@ -186,8 +187,9 @@ impl Driver {
         if self.engine.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.engine.handle(now, Input::Tick);
         }
-        // Nobody else has to agree: what was decided is committed.
-        if let Some(batch) = self.engine.seal() {
+        // Nobody else has to agree: what was decided is committed. That itself can decide
+        // something: a grant to a connection that has closed goes on to the next waiter.
+        while let Some(batch) = self.engine.seal() {
             self.engine.handle(now, Input::Committed(batch.seq()));
             self.engine.recycle(batch);
         }

@@ -31,8 +31,12 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// One read of a socket.
 pub(crate) const READ_BYTES: usize = 16 * 1024;
 
-/// Reads in a row after which other connections get their turn.
-const READS_IN_A_ROW: u32 = 4;
+/// A read of so many bytes without a request holds nothing but keep-alives...
+const FLOOD_BYTES: usize = 1024;
+
+/// ...and then the client is not read for this long: it may send them at any
+/// rate, but what they cost is bounded.
+const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// Reading is done on the spot, so the connections of a thread share one buffer.
@@ -51,6 +55,10 @@ pub(crate) struct Session<S> {
     unflushed: bool,
     /// When the frame that has begun must be complete.
     frame_deadline: Option<Instant>,
+    /// Since when that frame could not become complete, because nothing was read.
+    frame_held_since: Option<Instant>,
+    /// Not reading until then, because of a flood of keep-alives.
+    muted_until: Option<Instant>,
     /// When a byte last left, or the first request in flight came.
     quiet_since: Instant,
     /// Since when there has been too much unread output.
@@ -83,6 +91,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             unsent,
             unflushed: false,
             frame_deadline: None,
+            frame_held_since: None,
+            muted_until: None,
             quiet_since: Instant::now(),
             full_since: None,
             paused: false,
@@ -122,33 +132,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if self.ending.is_none() && stopping.poll(cx).is_ready() {
             self.end(Ending::Because(Reason::ShuttingDown));
         }
-        for _ in 0..READS_IN_A_ROW {
+        if !self.requests.is_empty() {
+            return Poll::Ready(Step::HandOver);
+        }
+        let Ok(state) = self.write(cx) else {
+            return Poll::Ready(Step::End(Ending::Broken));
+        };
+        if let Some(ending) = state.ending {
+            return Poll::Ready(Step::End(ending));
+        }
+        if let (Some((ending, _)), false) = (self.ending, state.busy) {
+            return Poll::Ready(Step::End(ending));
+        }
+        let reading = self.may_read(&state);
+        if reading && self.read(cx).is_ready() {
             if !self.requests.is_empty() {
                 return Poll::Ready(Step::HandOver);
             }
-            let Ok(state) = self.write(cx) else {
-                return Poll::Ready(Step::End(Ending::Broken));
-            };
-            if let Some(ending) = state.ending {
-                return Poll::Ready(Step::End(ending));
-            }
-            if let (Some((ending, _)), false) = (self.ending, state.busy) {
-                return Poll::Ready(Step::End(ending));
-            }
-            if !self.may_read(&state) {
-                return self.poll_deadlines(cx, &state, false);
-            }
-            if self.read(cx).is_pending() {
-                return self.poll_deadlines(cx, &state, true);
-            }
+            // There may be more, after the others have had their turn.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        self.poll_deadlines(cx, &state, reading)
     }
 
     /// From now on nothing is read.
     fn end(&mut self, ending: Ending) {
-        self.frame_deadline = None;
+        (self.frame_deadline, self.muted_until) = (None, None);
         self.ending = self.ending.or(Some((ending, Instant::now())));
     }
 
@@ -177,7 +187,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Whether more may be read now; keeps count of why not.
+    /// Whether more may be read now; keeps count of why not. While it may not,
+    /// the clock of a frame stands still.
     fn may_read(&mut self, state: &State) -> bool {
         let full = self.unsent.rest().len() + state.queued > self.hub.limits.unread_output;
         if full && self.full_since.is_none() {
@@ -191,7 +202,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.hub.counters.in_flight_pauses.add(1);
         }
         self.paused = crowded;
-        self.ending.is_none() && !state.busy && !full && !crowded
+        let muted = self.muted_until.is_some_and(|until| Instant::now() < until);
+        let reading = self.ending.is_none() && !state.busy && !full && !crowded && !muted;
+        if let Some(deadline) = &mut self.frame_deadline {
+            if !reading {
+                self.frame_held_since.get_or_insert_with(Instant::now);
+            } else if let Some(since) = self.frame_held_since.take() {
+                *deadline += since.elapsed();
+            }
+        }
+        reading
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -220,6 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         } else if completed || !was_open {
             self.frame_deadline = Some(Instant::now() + FRAME_TIMEOUT);
         }
+        self.muted_until = (!completed && bytes.len() >= FLOOD_BYTES).then(|| Instant::now() + FLOOD_PAUSE);
         if let Err(malformed) = outcome {
             self.end(Ending::Because(malformed.reason()));
         }
@@ -245,12 +266,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             {
                 return Poll::Ready(Step::End(Ending::Unread));
             }
-            // While the server does not read, a frame cannot become complete.
             if let Some(deadline) = self.frame_deadline
                 && reading
                 && due(deadline)
             {
                 return Poll::Ready(Step::End(Ending::Because(Reason::FrameTimeout)));
+            }
+            if let Some(until) = self.muted_until
+                && due(until)
+            {
+                self.muted_until = None;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let pending = state.owed != Default::default();
             if pending && self.unsent.is_empty() && due(self.quiet_since + PENDING_KEEP_ALIVE) {

@@ -322,6 +322,47 @@ async fn a_client_that_reads_slowly_is_not_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn back_pressure_is_not_a_stalled_frame() {
+    for completes in [true, false] {
+        let mut bench = Bench::with(40, Extension::Off, |limits| limits.unread_output = 100);
+        bench.expect(b"Lme:1\n").await;
+        let frame = release(1, "k");
+        let (begin, end) = frame.split_at(3);
+        bench.send(&[&acquire(1, 0, "k"), begin].concat()).await;
+        bench.requests().await;
+        bench.answer(&(1..20).map(granted).collect::<Vec<_>>());
+        for token in 1..20 {
+            if token < 10 {
+                advance(Duration::from_secs(3)).await;
+            }
+            bench.expect(&granted_frame(token)).await;
+        }
+        settle().await;
+        let start = Instant::now();
+        if completes {
+            advance(Duration::from_millis(4_900)).await;
+            bench.send(end).await;
+            assert_eq!(bench.requests().await.len(), 1);
+        } else {
+            bench.expect_end(b"Eframe_timeout\n").await;
+            assert_eq!(start.elapsed().as_secs(), 5);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_keep_alives_is_read_in_small_doses() {
+    let mut bench = Bench::start();
+    bench.expect(b"Lme:1\n").await;
+    let flood = vec![b'\n'; 10 * READ_BYTES];
+    bench.send(&[&flood[..], &acquire(1, 0, "k")].concat()).await;
+    let start = Instant::now();
+    assert_eq!(bench.requests().await.len(), 1);
+    assert!(start.elapsed() >= 9 * FLOOD_PAUSE, "{:?}", start.elapsed());
+    assert!(start.elapsed() <= Duration::from_millis(50), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn over_the_limit_of_requests_in_flight_it_is_not_read() {
     let mut bench = Bench::with(MORE, Extension::On, |limits| limits.engine.in_flight_per_connection = 2);
     bench.expect(b"Lme:1\n").await;
