@@ -1,10 +1,12 @@
 //! Large numbers. The bounds on time are generous; what they tell apart is work
 //! that grows with the size of a queue from work that does not: a scan of 100,000
-//! waiters for each of 100,000 requests takes minutes.
+//! waiters for each of 100,000 requests takes minutes. It is the time that the
+//! test itself was at work that counts, however busy the machine is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use ticketing_engine::{Answer, Config, ConnId, Effect, Engine, Input, Limits, Nanos, Request, SECOND};
 
 const KEY: &[u8] = b"seat:1";
@@ -82,8 +84,13 @@ fn key_number(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-fn assert_quick(start: Instant, what: &str) {
-    let took = start.elapsed();
+/// Time that this test has worked, from some moment on.
+fn worked() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
+
+fn assert_quick(start: Duration, what: &str) {
+    let took = worked() - start;
     assert!(took < Duration::from_secs(5), "{what} took {took:?}");
 }
 
@@ -97,7 +104,7 @@ fn scattered() -> impl Iterator<Item = u64> {
 #[test]
 fn a100_a_queue_is_handed_on_to_its_last_waiter_in_order() {
     let mut server = Server::with_a_queue(|owner| ConnId(owner % 100));
-    let start = Instant::now();
+    let start = worked();
     for token in 1..=WAITERS {
         server.release(token, KEY);
         let mut next = None;
@@ -123,7 +130,7 @@ fn a100_all_waiters_cancel_in_any_order() {
     ];
     for (order, owners) in orders {
         let mut server = Server::with_a_queue(|_| ConnId(1));
-        let start = Instant::now();
+        let start = worked();
         for owner in owners {
             server.ask(ConnId(1), Request::Cancel { owner, key: KEY });
         }
@@ -139,7 +146,7 @@ fn a100_all_waiters_cancel_in_any_order() {
 fn a100_the_connections_of_all_waiters_close() {
     for connections in [1, 100, WAITERS] {
         let mut server = Server::with_a_queue(|owner| ConnId(owner % connections));
-        let start = Instant::now();
+        let start = worked();
         for conn in 0..connections {
             server.handle(Input::Closed(ConnId(conn)));
         }
@@ -161,7 +168,7 @@ fn a100_all_waits_run_out() {
     let per_tick = u64::from(Limits::default().timers_per_tick);
     let left = WAITERS - 1;
     server.now += u64::from(LONG_SECS) * SECOND;
-    let start = Instant::now();
+    let start = worked();
     let mut next = 2;
     for tick in 1..=left.div_ceil(per_tick) {
         server.handle(Input::Tick);
@@ -178,7 +185,7 @@ fn a100_all_waits_run_out() {
 fn a100_all_waiters_are_refused_by_a_drain_and_by_the_loss_of_office() {
     for end in [Input::Drain, Input::Retire] {
         let mut server = Server::with_a_queue(|owner| ConnId(owner % 100));
-        let start = Instant::now();
+        let start = worked();
         server.handle(end);
         let mut next = 1;
         server.engine.drain(|_, answer| {
@@ -193,7 +200,7 @@ fn a100_all_waiters_are_refused_by_a_drain_and_by_the_loss_of_office() {
 #[test]
 fn a100_all_waiters_are_taken_out_by_a_verify_each() {
     let mut server = Server::with_a_queue(|owner| ConnId(owner % 100));
-    let start = Instant::now();
+    let start = worked();
     for owner in scattered().chain(1..=WAITERS) {
         server.ask(HOLDER, Request::Verify { owner, key: KEY });
     }
@@ -208,7 +215,7 @@ fn a100_all_waiters_are_taken_out_by_a_verify_each() {
 #[test]
 fn the_place_of_the_last_waiter_is_found_without_a_walk() {
     let mut server = Server::with_a_queue(|_| ConnId(1));
-    let start = Instant::now();
+    let start = worked();
     let mut left = WAITERS;
     for owner in 1..=WAITERS {
         if owner % 2 == 1 {
@@ -236,7 +243,7 @@ fn the_place_of_the_last_waiter_is_found_without_a_walk() {
 #[test]
 fn a99_a_million_locks_are_held_and_released() {
     let mut server = Server::new();
-    let start = Instant::now();
+    let start = worked();
     for number in 1..=LOCKS {
         server.acquire(ConnId(number % 100), &key_number(number), number, 0, LONG_SECS);
         if number % 1_000 == 0 {
@@ -255,7 +262,7 @@ fn a99_a_million_locks_are_held_and_released() {
             server.settle(|_, answer| released += u64::from(matches!(answer, Answer::Released { .. })));
         }
     }
-    assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
+    assert_quick(start, "a million");
     assert_eq!(released, LOCKS);
     server.assert_idle();
 }
@@ -270,7 +277,7 @@ fn a44_a_storm_of_expiries_is_done_in_bounded_ticks() {
     server.settle(|_, _| {});
     let per_tick = u64::from(Limits::default().timers_per_tick);
 
-    let start = Instant::now();
+    let start = worked();
     for storm in [1, 2] {
         server.now += 10 * SECOND;
         let mut left = WAITERS;
@@ -300,7 +307,7 @@ fn a_release_passes_over_a_queue_of_waits_that_are_over() {
     server.acquire(ConnId(1), KEY, WAITERS + 1, 60, 10);
     server.settle(|_, _| {});
     server.now += 5 * SECOND;
-    let start = Instant::now();
+    let start = worked();
     server.release(1, KEY);
     let batch = server.engine.seal().unwrap();
     let effects = batch.effects().collect::<Vec<_>>();

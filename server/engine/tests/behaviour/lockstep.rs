@@ -369,7 +369,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..many() })]
+    #![proptest_config(ProptestConfig { cases: 60, ..many() })]
 
     #[test]
     fn an_engine_with_long_queues_agrees_with_the_model(schedule in with_crowds()) {

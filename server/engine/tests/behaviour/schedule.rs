@@ -13,7 +13,7 @@ use ticketing_engine::{Config, Limits};
 use crate::machine::name;
 use crate::model::Key;
 
-pub(crate) const KEYS: [Key; 3] = [b"a", b"b", b"c"];
+pub(crate) const KEYS: [Key; 3] = [b"a", b"ab", b"a-key-that-is-longer-than-most"];
 
 /// The key of the long queues.
 pub(crate) const CROWDED: Key = KEYS[0];
@@ -168,7 +168,7 @@ pub(crate) fn with_crowds() -> impl Strategy<Value = Schedule> {
             Limits { in_flight_per_connection: 1_000, waiters_per_key: 700, waiters: 900, ..config.limits };
         Config { limits, ..config }
     });
-    let steps = prop::collection::vec(step, 1..60);
+    let steps = prop::collection::vec(step, 1..30);
     (config, steps).prop_map(|(config, steps)| Schedule { config, steps })
 }
 

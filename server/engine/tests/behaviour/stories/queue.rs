@@ -3,7 +3,7 @@
 use ticketing_engine::{Request, SECOND};
 
 use super::{LEASE, OTHER, one_holds_and_three_wait};
-use crate::machine::Machine;
+use crate::machine::{Machine, name};
 use crate::scene::{K, NOTHING, Scene, roomy};
 
 stories![
@@ -11,6 +11,7 @@ stories![
     a25_of_many_releases_of_one_token_one_is_right,
     a26_a_stale_token_does_not_touch_the_next_holder,
     a27_equal_owners_are_two_waiters_with_two_tokens,
+    keys_that_begin_alike_are_different_keys,
     a31_who_releases_and_acquires_again_queues_behind,
     a32_what_is_said_at_once_does_not_overtake_an_earlier_answer_about_the_key,
     a32_a_wait_that_runs_out_does_not_wait_for_a_commit,
@@ -123,4 +124,20 @@ fn a_cancel_takes_out_only_what_is_of_that_connection_owner_and_key<M: Machine>(
         scene.said(),
         "c9: place 2 of 2 in k for 8; c9: place 1 of 2 in k for 7; c9: place 1 of 1 in other for 7"
     );
+}
+
+fn keys_that_begin_alike_are_different_keys<M: Machine>() {
+    static ALIKE: [u8; 128] = [b'k'; 128];
+    let mut scene = Scene::<M>::new(&roomy());
+    for length in 1..=128 {
+        scene.acquire(1, &ALIKE[..length], 1, 0);
+    }
+    assert!(!scene.settle().contains("timed out"));
+    for length in (1..=128).rev() {
+        let token = length as u64;
+        scene.release(1, &ALIKE[..length], token);
+        assert_eq!(scene.seal(), format!("release {} {token}", name(&ALIKE[..length])));
+    }
+    scene.commit();
+    assert_eq!(scene.next_deadline(), None);
 }
