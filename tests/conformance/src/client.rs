@@ -2,6 +2,7 @@
 //! compares what comes of them.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,11 +19,23 @@ use crate::values::{Key, Number, Owner, Range};
 /// Pause between two looks at a broker's connections.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How the client's part ended, if nothing was wrong.
-pub(crate) enum Played {
-    Fully,
-    /// This language cannot make the call of that name.
-    Inexpressible(String),
+/// The types of the runner's language cannot say what a call needs, and the
+/// scenario allows that.
+#[derive(Debug)]
+pub(crate) struct Inexpressible(String);
+
+impl fmt::Display for Inexpressible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this language cannot say {:?}", self.0)
+    }
+}
+
+impl std::error::Error for Inexpressible {}
+
+/// A call that was made.
+struct Made {
+    pending: Pending,
+    may_be_inexpressible: bool,
 }
 
 pub(crate) struct Client<'a> {
@@ -30,7 +43,7 @@ pub(crate) struct Client<'a> {
     runner: Runner,
     /// File with the certificate of the known authority, and its text.
     ca: Option<(String, String)>,
-    pending: HashMap<String, Pending>,
+    made: HashMap<String, Made>,
     /// Number of each call that was made.
     numbers: HashMap<String, u64>,
     /// Brokers that are not closed yet.
@@ -39,23 +52,18 @@ pub(crate) struct Client<'a> {
 
 impl<'a> Client<'a> {
     pub(crate) fn new(stage: &'a Stage, runner: Runner, ca: Option<(String, String)>) -> Self {
-        let (pending, numbers, brokers) = (HashMap::new(), HashMap::new(), Vec::new());
-        Self { stage, runner, ca, pending, numbers, brokers }
+        let (made, numbers, brokers) = (HashMap::new(), HashMap::new(), Vec::new());
+        Self { stage, runner, ca, made, numbers, brokers }
     }
 
-    pub(crate) async fn play(&mut self, steps: Vec<ClientStep>) -> anyhow::Result<Played> {
+    pub(crate) async fn play(&mut self, steps: Vec<ClientStep>) -> anyhow::Result<()> {
         for (index, step) in steps.into_iter().enumerate() {
             let told = format!("client, step {}", index + 1);
             self.stage.client_at(format!("step {}, {step:?}", index + 1));
             match step {
-                ClientStep::Do(step) => {
-                    if let Played::Inexpressible(name) = self.make(step).await.context(told)? {
-                        return Ok(Played::Inexpressible(name));
-                    }
-                }
+                ClientStep::Do(step) => self.make(step).await.context(told)?,
                 ClientStep::Outcome(outcome) => {
-                    let reply = self.reply(&outcome.of).await.context(told.clone())?;
-                    self.check(&outcome.of, &outcome.is, outcome.within_ms, &reply).await.context(told)?;
+                    self.settle(&outcome.of, &outcome.is, outcome.within_ms).await.context(told)?;
                 }
                 ClientStep::Until(until) => self.until(&until).await.context(told)?,
                 ClientStep::Signal(name) => self.stage.signal(&name),
@@ -67,7 +75,7 @@ impl<'a> Client<'a> {
             }
         }
         self.stage.client_at("its part is over".into());
-        Ok(Played::Fully)
+        Ok(())
     }
 
     /// Closes the brokers that are still there.
@@ -82,29 +90,44 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    async fn make(&mut self, step: Do) -> anyhow::Result<Played> {
+    async fn make(&mut self, step: Do) -> anyhow::Result<()> {
         let name = step.name().to_owned();
         let fields = self.fields(&name, &step.call)?;
         let pending = self.runner.call(step.call.kind(), fields, self.stage)?;
         self.numbers.insert(name.clone(), pending.id);
-        self.pending.insert(name.clone(), pending);
+        // Code that blocks in an acquire can do neither of the two.
+        let needs_async = matches!(step.call, Call::Cancel(_) | Call::Place(_));
+        let may_be_inexpressible = step.may_be_inexpressible || needs_async;
+        self.made.insert(name.clone(), Made { pending, may_be_inexpressible });
         let done = Expected(Detail::of(Kind::Done));
         let expected = match (&step.is, step.call.is_instant()) {
             (Some(expected), _) => expected,
             (None, true) => &done,
-            (None, false) => return Ok(Played::Fully),
+            (None, false) => return Ok(()),
         };
-        let reply = self.reply(&name).await?;
-        if step.may_be_inexpressible && reply.kind == Kind::Inexpressible {
-            return Ok(Played::Inexpressible(name));
-        }
-        self.check(&name, expected, step.within_ms, &reply).await?;
-        if let (Call::Broker(_), Kind::Done) = (&step.call, reply.kind) {
+        let kind = self.settle(&name, expected, step.within_ms).await?;
+        if let (Call::Broker(_), Kind::Done) = (&step.call, kind) {
             self.brokers.push(name);
         } else if let Call::Close { broker } = &step.call {
             self.brokers.retain(|open| open != broker);
         }
-        Ok(Played::Fully)
+        Ok(())
+    }
+
+    /// Waits for the outcome of a call and compares it.
+    async fn settle(
+        &mut self,
+        name: &str,
+        expected: &Expected,
+        within: Option<Range>,
+    ) -> anyhow::Result<Kind> {
+        let made = self.made.remove(name).with_context(|| format!("{name:?} has no outcome to come"))?;
+        let reply = made.pending.reply.await.context("the runner dropped the call")?;
+        if made.may_be_inexpressible && reply.kind == Kind::Inexpressible {
+            return Err(Inexpressible(name.to_owned()).into());
+        }
+        self.check(name, expected, within, &reply).await?;
+        Ok(reply.kind)
     }
 
     fn fields(&self, name: &str, call: &Call) -> anyhow::Result<Map<String, Value>> {
@@ -161,12 +184,6 @@ impl<'a> Client<'a> {
         }))
     }
 
-    async fn reply(&mut self, name: &str) -> anyhow::Result<Reply> {
-        let pending =
-            self.pending.remove(name).with_context(|| format!("{name:?} has no outcome to come"))?;
-        pending.reply.await.context("the runner dropped the call")
-    }
-
     async fn until(&mut self, until: &Until) -> anyhow::Result<()> {
         let mut last = String::new();
         loop {
@@ -193,7 +210,7 @@ impl<'a> Client<'a> {
         reply: &Reply,
     ) -> anyhow::Result<()> {
         let mut wrong = Vec::new();
-        let mut differ = |what: &str, expected: &dyn std::fmt::Debug, got: &dyn std::fmt::Debug| {
+        let mut differ = |what: &str, expected: &dyn fmt::Debug, got: &dyn fmt::Debug| {
             wrong.push(format!("{what}: expected {expected:?}, got {got:?}"));
         };
         if reply.kind != expected.kind {

@@ -9,12 +9,15 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::certificates::Authorities;
-use crate::client::{Client, Played};
+use crate::client::{Client, Inexpressible};
 use crate::node::{Port, Role};
 use crate::runner::Runner;
 use crate::scenario::{Call, ClientStep, Scenario};
 use crate::stage::Stage;
 use crate::table::Case;
+
+/// How long a client that failed may take to close.
+const LAST_CLOSE: Duration = Duration::from_secs(10);
 
 /// What became of a case.
 pub(crate) enum Verdict {
@@ -83,33 +86,37 @@ pub(crate) async fn play(case: &Case, stage: &Arc<Stage>) -> Result<Verdict> {
 
     let mut client = Client::new(stage, Runner::new(stage, secrets(&steps)), ca);
     let whole = async {
-        let played = client.play(steps).await?;
-        if matches!(played, Played::Fully) {
-            stage.played(&scripts).await;
-        }
+        client.play(steps).await?;
+        stage.played(&scripts).await;
         client.close().await?;
         stage.all_ended().await;
-        Ok::<_, anyhow::Error>(played)
+        Ok(())
     };
-    let first = async {
+    let judged = async {
         tokio::select! {
             biased;
             why = stage.failed() => Verdict::Failed(why),
-            played = whole => match played {
-                Ok(Played::Fully) => Verdict::Ok,
-                Ok(Played::Inexpressible(call)) => Verdict::NotApplicable(format!("{call} cannot be said here")),
-                Err(error) => Verdict::Failed(format!("{error:#}")),
-            },
+            outcome = whole => judge(outcome),
         }
     };
-    let limit = Duration::from_secs(limit_s);
-    let verdict = timeout(limit, first)
+    let verdict = timeout(Duration::from_secs(limit_s), judged)
         .await
         .unwrap_or_else(|_| Verdict::Failed(format!("not over after {limit_s} s{}", stage.positions())));
-    Ok(match (stage.failure(), verdict) {
-        (Some(why), Verdict::Ok) => Verdict::Failed(why),
-        (_, verdict) => verdict,
-    })
+    if let Verdict::Ok = verdict {
+        return Ok(stage.failure().map_or(Verdict::Ok, Verdict::Failed));
+    }
+    // Our ports must stay ours until nobody dials them any more: the next
+    // scenario may be given the same ones.
+    let _ = timeout(LAST_CLOSE, client.close()).await;
+    Ok(verdict)
+}
+
+fn judge(outcome: Result<()>) -> Verdict {
+    match outcome {
+        Ok(()) => Verdict::Ok,
+        Err(error) if error.is::<Inexpressible>() => Verdict::NotApplicable(format!("{error:#}")),
+        Err(error) => Verdict::Failed(format!("{error:#}")),
+    }
 }
 
 /// Tokens that no outcome may show; a very short one stands in any text.

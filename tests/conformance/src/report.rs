@@ -77,6 +77,7 @@ pub(crate) fn table(files: &[PathBuf]) -> Result<String> {
     for language in &languages {
         write!(out, "  {language:14}")?;
     }
+    out.truncate(out.trim_end().len());
     out.push('\n');
     for (scenario, row) in &rows {
         write!(out, "{:width$}", scenario.trim_start_matches("~ "))?;
