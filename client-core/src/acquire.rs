@@ -36,19 +36,28 @@ const IMMEDIATE_PATIENCE: u64 = SECOND;
 /// the server's queue (with protocol extension 1), and if the grant comes
 /// anyway, the lock is given back at once. Requests beside it are not disturbed.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), ticketing::TicketError> {
+/// ```
+/// # let server = ticketing_test_support::Server::start(&[]);
+/// # let address = server.addr().to_string();
+/// # tokio::runtime::Runtime::new()?.block_on(async {
 /// use std::time::Duration;
 /// use ticketing::TicketBroker;
 ///
-/// let broker = TicketBroker::connect(["127.0.0.1:5225"])?;
-/// let acquire = broker.acquire("seat:12", Duration::from_secs(60), Duration::from_secs(10));
+/// let broker = TicketBroker::connect([address])?;
+/// let lease = Duration::from_secs(10);
+/// let held = broker.try_acquire("seat:12", lease).await?;
+///
+/// let mut acquire = broker.acquire("seat:12", Duration::from_secs(60), lease);
 /// let placement = acquire.placement();
-/// let waiting = tokio::spawn(acquire);
-/// println!("place in the queue: {}", placement.place().await?.place);
-/// # let _ = waiting;
-/// # Ok(())
-/// # }
+/// let patience = Duration::from_millis(500);
+/// assert!(tokio::time::timeout(patience, &mut acquire).await.is_err());
+/// assert_eq!(placement.place().await?.place, 1, "the head of the queue");
+///
+/// held.release().await?;
+/// acquire.await?.release().await?;
+/// # Ok::<(), ticketing::TicketError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Acquire {
@@ -147,8 +156,8 @@ impl Acquire {
     }
 
     fn submit(&mut self, link: Arc<Link>) {
-        // It is here unless a request is under way.
-        let Some(permit) = self.permit.take() else { return };
+        // It is here: every way back to this place brings it.
+        let permit = self.permit.take().unwrap_or_else(|| self.lifeline.0.admit_beyond(Lane::Acquire));
         let (caller, answer) = Caller::new(permit);
         let kind = Kind::Acquire {
             owner: self.owner,

@@ -5,6 +5,19 @@
 //! connections. Calls poll on the thread that makes them, so there may be as
 //! many at once as there are threads, and none can panic for being made inside
 //! an async runtime (where they block it all the same: use the async client).
+//!
+//! ```
+//! # let server = ticketing_test_support::Server::start(&[]);
+//! # let address = server.addr().to_string();
+//! use std::time::Duration;
+//! use ticketing::blocking::TicketBroker;
+//!
+//! let broker = TicketBroker::connect([address])?;
+//! let ticket = broker.acquire("seat:12", Duration::from_secs(30), Duration::from_secs(10))?;
+//! ticket.release()?;
+//! broker.close();
+//! # Ok::<(), ticketing::TicketError>(())
+//! ```
 
 use std::future::Future;
 use std::pin::pin;

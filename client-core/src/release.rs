@@ -66,10 +66,9 @@ impl ReleaseJob {
 
     /// Sends the request, or waits for a session.
     fn submit(&mut self, link: Option<Arc<Link>>) {
-        // A permit is missing only while a try is under way.
-        if let Some(link) = link
-            && let Some(permit) = self.permit.take()
-        {
+        if let Some(link) = link {
+            // The last try may have kept it.
+            let permit = self.permit.take().unwrap_or_else(|| self.shared.admit_beyond(Lane::Release));
             let (caller, answer) = Caller::new(permit);
             let kind = Kind::Release { token: self.token };
             let request = Request { key: Arc::clone(&self.key), kind, until: self.until };
@@ -93,8 +92,6 @@ impl ReleaseJob {
 
     /// A try was sent and has no answer. Gives back the end of the job, if it is one.
     fn unanswered(&mut self, why: Why) -> Option<Cause> {
-        // The old permit stays with the session for as long as it keeps the record.
-        self.permit = Some(self.shared.admit_beyond(Lane::Release));
         let pause = match &why {
             Why::Overdue => None,
             Why::Moved => Some(MOVED_PAUSE),
@@ -146,6 +143,10 @@ impl ReleaseJob {
                     Ok(Answer::Unsent(permit)) => {
                         self.permit = Some(permit);
                         self.step = Step::Choose;
+                        if clock::now() >= self.until {
+                            let trouble = self.shared.directory.route().trouble.clone();
+                            return Poll::Ready(Err(self.unconfirmed(trouble)));
+                        }
                     }
                     Ok(Answer::Unanswered(Unanswered { why, .. })) => {
                         if let Some(cause) = self.unanswered(why) {

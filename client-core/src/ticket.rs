@@ -56,16 +56,26 @@ impl fmt::Debug for Hold {
 /// the end of its lease. Store the [`token`](Ticket::token) with what the lock
 /// protects, and refuse writes with a smaller one, in the same transaction.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), ticketing::TicketError> {
+/// ```
+/// # let server = ticketing_test_support::Server::start(&[]);
+/// # let address = server.addr().to_string();
+/// # tokio::runtime::Runtime::new()?.block_on(async {
 /// use std::time::Duration;
+/// use ticketing::TicketBroker;
 ///
-/// let broker = ticketing::TicketBroker::connect(["127.0.0.1:5225"])?;
-/// let ticket = broker.acquire("seat:12", Duration::from_secs(30), Duration::from_secs(10)).await?;
-/// println!("token {}, {:?} left", ticket.token(), ticket.remaining());
-/// ticket.release().await?;
-/// # Ok(())
-/// # }
+/// let broker = TicketBroker::connect([address])?;
+/// let wait = Duration::from_secs(30);
+/// let ticket = broker.acquire("seat:12", wait, Duration::from_secs(10)).await?;
+/// assert!(ticket.remaining() > Duration::from_secs(5));
+/// let token = ticket.token();
+/// drop(ticket);
+///
+/// let next = broker.acquire("seat:12", wait, Duration::from_secs(10)).await?;
+/// assert!(next.token() > token);
+/// next.release().await?;
+/// # Ok::<(), ticketing::TicketError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a ticket that is dropped is released at once"]
 pub struct Ticket {

@@ -49,7 +49,7 @@ impl Uncertain {
         let lifeline = self.lifeline.upgrade().ok_or(Cause::Closed)?;
         let shared = &lifeline.0;
         let until = clock::now().saturating_add(nanos(timeout));
-        loop {
+        while clock::now() < until {
             let choose = |route: &Route| {
                 let link = route.pick_but(shared.next_turn(), self.asked.as_ref());
                 link.filter(|_| route.leads).cloned()
@@ -95,6 +95,7 @@ impl Uncertain {
                 | Err(_) => shared.pause(PAUSE).await,
             }
         }
+        Err(self.still_unknown(None))
     }
 
     fn still_unknown(&self, why: Option<Arc<At<Trouble>>>) -> Cause {

@@ -6,13 +6,13 @@ mod keeper;
 mod shared;
 mod standing;
 mod supervise;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use builder::Builder;
+#[cfg(test)]
+pub(crate) use directory::Directory;
 pub(crate) use directory::{Phase, Route};
 pub(crate) use shared::{Lane, Lifeline, NoLink, Permit, Shared};
 
@@ -29,12 +29,14 @@ use crate::{AcquireOptions, Domain, TicketError};
 /// which it was built and end with [`close`](TicketBroker::close), or when the
 /// last clone, ticket and acquire is gone.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), ticketing::TicketError> {
+/// ```
+/// # let server = ticketing_test_support::Server::start(&[]);
+/// # let address = server.addr().to_string();
+/// # tokio::runtime::Runtime::new()?.block_on(async {
 /// use std::time::Duration;
 /// use ticketing::{ErrorKind, TicketBroker};
 ///
-/// let broker = TicketBroker::connect(["10.0.0.1:5225", "10.0.0.2:5225", "10.0.0.3:5225"])?;
+/// let broker = TicketBroker::connect([address])?;
 /// match broker.acquire("seat:12", Duration::from_secs(30), Duration::from_secs(10)).await {
 ///     Ok(ticket) => {
 ///         // The critical section, guarded by ticket.token().
@@ -44,8 +46,9 @@ use crate::{AcquireOptions, Domain, TicketError};
 ///     Err(error) => return Err(error),
 /// }
 /// broker.close().await;
-/// # Ok(())
-/// # }
+/// # Ok::<(), ticketing::TicketError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TicketBroker(Arc<Lifeline>);

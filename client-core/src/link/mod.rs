@@ -4,6 +4,8 @@ mod connect;
 mod driver;
 mod handshake;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

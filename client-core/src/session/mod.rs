@@ -61,6 +61,8 @@ struct Book<R> {
     unanswered: usize,
     /// When the bytes of the last `transmit` were given out.
     offered_at: u64,
+    /// The broker closes: only releases are taken.
+    closing: bool,
     /// The last word that nobody has taken yet.
     word: Option<Word>,
     /// Whether the last frame was a `B`.
@@ -77,6 +79,7 @@ impl<R: Reply> Session<R> {
             extension,
             unanswered: 0,
             offered_at: now,
+            closing: false,
             word: None,
             after_busy: false,
         };
@@ -86,7 +89,8 @@ impl<R: Reply> Session<R> {
     /// Takes a request in. Nothing is sent before [`Session::transmit`].
     pub(crate) fn submit(&mut self, now: u64, request: Request, mut reply: R) {
         let book = &mut self.book;
-        if request.until <= now || book.ledger.clashes(&request) {
+        let too_late = book.closing && !matches!(request.kind, Kind::Release { .. });
+        if request.until <= now || too_late || book.ledger.clashes(&request) {
             reply.tell(&request, Fate::Unsent);
             return;
         }
@@ -204,6 +208,7 @@ impl<R: Reply> Session<R> {
     /// The broker closes: no acquire begins any more, and waiters leave the
     /// queue where the server lets them.
     pub(crate) fn wind_down(&mut self) {
+        self.book.closing = true;
         for index in self.book.ledger.indices() {
             let Some(slot) = self.book.ledger.get(index) else { continue };
             match (slot.request.kind, slot.state) {

@@ -246,6 +246,23 @@ async fn a_server_that_comes_late_is_found_within_the_wait() {
 }
 
 #[tokio::test]
+async fn a_release_waits_for_a_session() {
+    let address = nobody().await;
+    let broker = TicketBroker::connect([&address]).unwrap();
+    let release = {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.release("k", 7).await })
+    };
+    tokio::time::sleep(millis(150)).await;
+    let listener = TcpListener::bind(&address).await.unwrap();
+    let (stream, _) = soon("a connection", listener.accept()).await.unwrap();
+    let mut peer = crate::common::scripted::Peer::greet(Box::new(stream), &Intro::leader(&address)).await;
+    assert_eq!(peer.next_release().await, 7);
+    peer.released(7, "k").await;
+    soon("the release", release).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_lost_session_comes_back_after_a_pause() {
     let server = Scripted::bind().await;
     let broker = TicketBroker::connect([&server.address, &nobody().await]).unwrap();

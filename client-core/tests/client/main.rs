@@ -9,3 +9,4 @@ mod connections;
 mod drops;
 mod indeterminate;
 mod outcomes;
+mod tls;

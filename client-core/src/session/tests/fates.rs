@@ -251,4 +251,8 @@ fn closing_ends_what_waits_and_lets_releases_through() {
     rig.hear(released(22)).unwrap();
     rig.hear(released(44)).unwrap();
     assert_eq!(rig.told(), ["1 busy", "2 released", "4 released"]);
+    // What was on its way to the session when it was told.
+    rig.acquire(6, 30);
+    rig.release(7, 77);
+    assert_eq!((rig.told(), rig.write_all()), (vec!["6 unsent".to_owned()], vec!["R 77".to_owned()]));
 }
