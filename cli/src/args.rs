@@ -235,9 +235,9 @@ pub(crate) struct Ping {
 
 /// Measures acquire and release, and checks that locks exclude.
 ///
-/// Every task adds to a counter inside its lock by reading it, letting others
-/// run, and writing it back: if two tasks were ever inside one lock, additions
-/// are lost and the run ends with 80.
+/// Every task adds to a counter inside its lock by reading it, now and then
+/// letting others run, and writing it back: if two tasks are ever inside one
+/// lock, additions are lost and the run ends with 80.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Cycle: acquire, add to the counter, release. The numbers are those of this

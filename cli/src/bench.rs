@@ -41,10 +41,7 @@ struct Report {
 /// If no server can be reached, or a cycle fails.
 pub(crate) fn run(args: &Bench, connection: &Connection, format: Format) -> Result<u8, Failure> {
     let plan = plan(args);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("no runtime could be started", error))?;
+    let runtime = crate::runtime()?;
     let outcome = runtime.block_on(async {
         let broker = connection.broker()?;
         broker.wait_ready(CONNECT_WITHIN).await?;
