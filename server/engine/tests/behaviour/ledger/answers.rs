@@ -140,15 +140,20 @@ impl Ledger {
 
     /// Nothing more will happen: every request must have been answered by now.
     pub(crate) fn finish(&mut self) {
-        let mut open = BTreeMap::<ConnId, usize>::new();
-        for (&(conn, _), &count) in &self.open {
-            *open.entry(conn).or_default() += count;
+        let mut open = BTreeMap::<ConnId, (usize, usize)>::new();
+        for (&(conn, asked), &count) in &self.open {
+            let (any, acquires) = open.entry(conn).or_default();
+            *any += count;
+            *acquires += if matches!(asked, Asked::Acquire { .. }) { count } else { 0 };
         }
-        for (conn, open) in open {
+        for (conn, (open, acquires)) in open {
             let closings = self.close_told.get(&conn).copied().unwrap_or(0);
-            let answered = self.not_leader.get(&conn).copied().unwrap_or(0) + closings;
-            demand(&mut self.objections, open == answered, || {
-                format!("REPLY: {conn:?} has {open} requests without a word, and {answered} words to none")
+            let unbound = self.not_leader.get(&conn).copied().unwrap_or(0) + closings;
+            demand(&mut self.objections, open == unbound && acquires <= closings, || {
+                format!(
+                    "REPLY: {conn:?} has {open} requests without a word, {acquires} of them acquires, \
+                     and {unbound} words to none, {closings} of them closings"
+                )
             });
         }
     }

@@ -68,8 +68,15 @@ impl Ledger {
             demand(&mut self.objections, over.is_some_and(|over| over <= tick), || {
                 format!("LEASE: {} {token} expired at {tick}, its lease is over at {over:?}", name(key))
             });
+            let somebody_may_know = grant.told
+                || self.verifies.contains(&(grant.owner, key))
+                || self.arrivals.iter().any(|arrival| (arrival.owner, arrival.key) == (grant.owner, key))
+                || self.abandoned.get(&(grant.owner, key)).copied() >= over;
+            demand(&mut self.objections, somebody_may_know, || {
+                format!("ORPH: {} {token} was held to the end for nobody", name(key))
+            });
         } else if !asked {
-            let nobody_was_told = !grant.told && self.abandoned.contains(&(grant.owner, key));
+            let nobody_was_told = !grant.told && self.abandoned.contains_key(&(grant.owner, key));
             demand(&mut self.objections, nobody_was_told || self.undelivered.contains(&(token, key)), || {
                 format!("LOST: {} {token} ended without a reason", name(key))
             });

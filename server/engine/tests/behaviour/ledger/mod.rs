@@ -9,6 +9,7 @@
 //! - LEASE: nothing expires before its lease is over, counted from the commit.
 //! - LOST: a lock ends because its lease ran out, because it was released, or
 //!   because nobody was told of it; never otherwise.
+//! - ORPH: and if nobody can ever be told of it, it does not wait for its lease.
 //! - FIFO: acquires of a key are granted in their order of arrival, and nobody gets
 //!   a key in the moment between two holders.
 //! - REPLY: one answer to each request, and a true one.
@@ -108,8 +109,10 @@ pub(crate) struct Ledger {
     /// Tokens that a client asked to release.
     asked_back: BTreeSet<(u64, Key)>,
     undelivered: BTreeSet<(u64, Key)>,
-    /// Owners and keys of acquires whose connection closed before their answer.
-    abandoned: BTreeSet<(u64, Key)>,
+    /// Owners and keys of acquires whose connection closed before their answer, and when.
+    abandoned: BTreeMap<(u64, Key), Nanos>,
+    /// Owners and keys that somebody asked about.
+    verifies: BTreeSet<(u64, Key)>,
 
     arrivals: Vec<Arrival>,
     arrived: u64,
@@ -143,7 +146,8 @@ impl Ledger {
             certain: BTreeMap::new(),
             asked_back: BTreeSet::new(),
             undelivered: BTreeSet::new(),
-            abandoned: BTreeSet::new(),
+            abandoned: BTreeMap::new(),
+            verifies: BTreeSet::new(),
             arrivals: Vec::new(),
             arrived: 0,
             granted: BTreeMap::new(),
@@ -171,7 +175,7 @@ impl Ledger {
             Input::Request(conn, request) => self.asked(conn, request),
             Input::Closed(conn) => {
                 for gone in self.arrivals.extract_if(.., |arrival| arrival.conn == conn) {
-                    self.abandoned.insert((gone.owner, gone.key));
+                    self.abandoned.insert((gone.owner, gone.key), now);
                 }
                 self.open.retain(|(of, _), _| *of != conn);
                 self.closed.insert(conn);
@@ -210,7 +214,10 @@ impl Ledger {
                 Asked::Release { token, key }
             }
             Request::Place { owner, key } => Asked::Place { owner, key },
-            Request::Verify { owner, key } => Asked::Verify { owner, key },
+            Request::Verify { owner, key } => {
+                self.verifies.insert((owner, key));
+                Asked::Verify { owner, key }
+            }
             Request::Cancel { .. } => return,
         };
         *self.open.entry((conn, asked)).or_default() += 1;
