@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::scenario::{Answer, Request};
-use crate::values::{ByteRange, Key, Owner, from_hex};
+use crate::scenario::{Answer, ByteRange, Key, Owner, Request, from_hex};
 
 /// The owners that scripts have given a name.
 #[derive(Debug, Default)]
@@ -173,7 +172,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::Number;
+    use crate::scenario::Number;
 
     #[test]
     fn answers_are_what_the_specification_draws() {

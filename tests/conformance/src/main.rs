@@ -7,6 +7,7 @@
 
 mod certificates;
 mod client;
+mod compare;
 mod connection;
 mod expand;
 mod frames;
@@ -17,7 +18,6 @@ mod runner;
 mod scenario;
 mod stage;
 mod table;
-mod values;
 mod wire;
 
 use std::io::{self, Write as _};

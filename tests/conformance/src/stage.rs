@@ -9,8 +9,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use crate::frames::Owners;
-use crate::scenario::Since;
-use crate::values::Owner;
+use crate::scenario::{Owner, Since};
 
 /// Lines of the record that are kept, the last ones.
 const RECORD_LINES: usize = 400;

@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::expand;
-use crate::scenario::{Answer, Call, ClientStep, Expected, Listen, Request, Scenario, Step};
-use crate::values::Owner;
+use crate::scenario::{Answer, ClientStep, Expected, Listen, Owner, Request, Scenario, Step};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -253,82 +252,11 @@ fn check_calls(scenario: &Scenario) -> Result<()> {
     }
 }
 
-fn check_expected(Expected(detail): &Expected) -> Result<()> {
-    ensure!(
-        detail.says.is_empty() || detail.kind.is_error(),
-        "only errors say something, {:?} does not",
-        detail.kind
-    );
+fn check_expected(Expected(details): &Expected) -> Result<()> {
+    ensure!(!details.is_empty(), "a list of outcomes without one");
+    for detail in details {
+        let silent = detail.says.is_empty();
+        ensure!(silent || detail.kind.is_error(), "only errors say something, {:?} does not", detail.kind);
+    }
     Ok(())
-}
-
-impl Call {
-    /// The earlier call that this one is about.
-    pub(crate) fn of(&self) -> Option<&str> {
-        match self {
-            Self::Cancel(of)
-            | Self::Place(of)
-            | Self::Release(of)
-            | Self::Drop(of)
-            | Self::Detach(of)
-            | Self::Remaining(of)
-            | Self::Verify { of, .. } => Some(of),
-            Self::Broker(_)
-            | Self::WaitReady { .. }
-            | Self::Acquire(_)
-            | Self::TryAcquire { .. }
-            | Self::ReleaseToken { .. }
-            | Self::Close { .. } => None,
-        }
-    }
-
-    /// The broker on which this is called.
-    pub(crate) fn broker(&self) -> Option<&str> {
-        match self {
-            Self::WaitReady { broker, .. }
-            | Self::TryAcquire { broker, .. }
-            | Self::ReleaseToken { broker, .. }
-            | Self::Close { broker } => Some(broker),
-            Self::Acquire(acquire) => Some(&acquire.broker),
-            Self::Broker(_)
-            | Self::Cancel(_)
-            | Self::Place(_)
-            | Self::Release(_)
-            | Self::Drop(_)
-            | Self::Detach(_)
-            | Self::Remaining(_)
-            | Self::Verify { .. } => None,
-        }
-    }
-
-    /// Whether it is over at once and has nothing to say but `done`.
-    pub(crate) const fn is_instant(&self) -> bool {
-        matches!(self, Self::Broker(_) | Self::Cancel(_) | Self::Drop(_) | Self::Detach(_))
-    }
-
-    /// Its name in the vocabulary of runners.
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Broker(_) => "broker",
-            Self::WaitReady { .. } => "wait_ready",
-            Self::Acquire(_) => "acquire",
-            Self::TryAcquire { .. } => "try_acquire",
-            Self::Cancel(_) => "cancel",
-            Self::Place(_) => "place",
-            Self::Release(_) => "release",
-            Self::ReleaseToken { .. } => "release_token",
-            Self::Drop(_) => "drop",
-            Self::Detach(_) => "detach",
-            Self::Remaining(_) => "remaining",
-            Self::Verify { .. } => "verify",
-            Self::Close { .. } => "close",
-        }
-    }
-}
-
-impl crate::scenario::Do {
-    /// By which later steps call it.
-    pub(crate) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(self.call.kind())
-    }
 }

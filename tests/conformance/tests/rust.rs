@@ -74,7 +74,7 @@ impl runner::Session for Session {
                 tokio::spawn(async move { reply.outcome("released", broker.release(&key, token).await) });
             }
             "drop" => {
-                drop(self.take_ticket(call));
+                drop(self.tickets.lock().unwrap().remove(&of(call)));
                 reply.done();
             }
             "detach" => {

@@ -57,7 +57,7 @@ impl runner::Session for Session {
                 thread::spawn(move || reply.outcome("released", broker.release(&key, token)));
             }
             "drop" => {
-                drop(self.take_ticket(call));
+                drop(self.tickets.lock().unwrap().remove(&of(call)));
                 reply.done();
             }
             "detach" => {
