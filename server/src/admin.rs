@@ -28,7 +28,7 @@ use crate::metrics;
 const MAX_CONNECTIONS: usize = 64;
 
 /// After this a connection is cut, whatever it is at.
-const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+const LONGEST_CONNECTION: Duration = Duration::from_secs(10);
 
 /// What the pages tell about.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ticketing_engine::{ConnId, Engine, Input, Stats};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout_at};
 
 use crate::clock::Clock;
 use crate::conn::{Answers, Conn, LostGrant, Message};
@@ -36,7 +36,7 @@ pub(crate) struct Report {
     pub(crate) turns: u64,
     pub(crate) next_token: u64,
     pub(crate) token_ceiling: u64,
-    /// Waiting for the disk before anything more can be decided.
+    /// Nothing can be granted until more tokens are reserved.
     pub(crate) out_of_tokens: bool,
 }
 
@@ -87,7 +87,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         let mut desk = Desk::default();
         loop {
-            self.publish(&desk, false);
+            self.publish(&desk);
             if !self.wait(&mut desk).await {
                 return;
             }
@@ -131,7 +131,8 @@ impl Driver {
     }
 
     /// Makes sure that no acquire of the next turn is refused for want of a token
-    /// that is only not reserved yet.
+    /// that is only not reserved yet. Once the disk has failed nothing waits for it:
+    /// acquires are refused at the ceiling, and all else goes on.
     async fn have_tokens(&mut self, desk: &Desk) {
         let lost = desk.messages.iter().map(|message| match message {
             Message::Lost(grants) => grants.len(),
@@ -141,16 +142,20 @@ impl Driver {
         let inputs = inputs + lost.sum::<usize>();
         // Each may be granted, and again where the connection turns out to have closed.
         let needed = 2 * (inputs as u64 + u64::from(self.timers_per_tick));
-        self.tokens.reserve_ahead(self.engine.next_token());
-        if self.tokens.suffice(self.engine.next_token(), needed) {
-            return;
-        }
-        self.counters.reservation_waits.add(1);
-        self.publish(desk, true);
-        while !self.tokens.suffice(self.engine.next_token(), needed) {
-            let ceiling = self.tokens.more().await;
-            self.engine.handle(self.clock.now(), Input::TokenCeiling(ceiling));
+        let mut waited = false;
+        loop {
             self.tokens.reserve_ahead(self.engine.next_token());
+            if self.tokens.suffice(self.engine.next_token(), needed) {
+                return;
+            }
+            let Some(until) = self.tokens.worth_waiting() else { return };
+            if !waited {
+                self.counters.reservation_waits.add(1);
+                waited = true;
+            }
+            if let Ok(ceiling) = timeout_at(until, self.tokens.more()).await {
+                self.engine.handle(self.clock.now(), Input::TokenCeiling(ceiling));
+            }
         }
     }
 
@@ -218,13 +223,13 @@ impl Driver {
         self.counters.lost_grants.add(lost.len() as u64);
     }
 
-    fn publish(&self, desk: &Desk, out_of_tokens: bool) {
+    fn publish(&self, desk: &Desk) {
         self.published.write(Report {
             engine: self.engine.stats(),
             turns: desk.turns,
             next_token: self.engine.next_token(),
             token_ceiling: self.tokens.ceiling(),
-            out_of_tokens,
+            out_of_tokens: !self.tokens.suffice(self.engine.next_token(), 1),
         });
     }
 }

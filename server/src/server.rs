@@ -30,7 +30,8 @@ const LEAST_DRAIN: Duration = Duration::from_millis(500);
 /// How long holders may go on releasing. With [`LINGER`] it stays below 5 seconds.
 const LONGEST_DRAIN: Duration = Duration::from_millis(2500);
 
-/// A running server.
+/// A running server. It runs on the runtime that it was started on, until
+/// [`Server::shutdown`] or the end of that runtime.
 #[derive(Debug)]
 pub struct Server {
     client_addr: SocketAddr,
@@ -80,7 +81,7 @@ impl Server {
         let admin_addr = admin.as_ref().map(|(_, address)| *address);
 
         // A connection has at most one batch, its end and its lost grants under way at a time.
-        let messages = config.limits.connections as usize * 3 + 1;
+        let messages = (config.limits.connections as usize).saturating_mul(3).saturating_add(1);
         let (sender, inbox) = mpsc::channel(messages.min(tokio::sync::Semaphore::MAX_PERMITS));
         let grace = config.restart_grace;
         let hub = Arc::new(Hub {

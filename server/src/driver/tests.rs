@@ -194,8 +194,30 @@ async fn it_ends_with_the_last_sender() {
     bench.task.await.unwrap();
 }
 
+/// With a real disk, which takes its time.
+async fn told_in_time(conn: &Conn) -> Vec<u8> {
+    let mut frames = Vec::new();
+    while conn.take(&mut frames, Waker::noop()).busy {
+        sleep(Duration::from_millis(5)).await;
+    }
+    conn.take(&mut frames, Waker::noop());
+    frames
+}
+
 #[tokio::test]
 async fn a_grant_waits_for_tokens_that_are_not_reserved_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Single::durable(folder.path()).unwrap();
+    let last = run.tokens.ceiling();
+    let bench = Bench::with(Clock::SYSTEM, last, run.tokens);
+    let one = conn(1);
+    bench.send(&one, &[acquire(1, 0), release(last), acquire(2, 0)]).await;
+    assert_eq!(told_in_time(&one).await, [granted(last, 1), released(last), granted(last + 1, 2)].concat());
+    assert_eq!(bench.counters.reservation_waits.get(), 1);
+}
+
+#[tokio::test]
+async fn without_a_disk_everything_but_grants_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let run = Single::durable(folder.path()).unwrap();
     let last = run.tokens.ceiling();
@@ -203,20 +225,19 @@ async fn a_grant_waits_for_tokens_that_are_not_reserved_yet() {
     std::fs::create_dir(&obstacle).unwrap();
     let bench = Bench::with(Clock::SYSTEM, last, run.tokens);
     let one = conn(1);
-    bench.send(&one, &[acquire(1, 0)]).await;
-    while !bench.published.read().out_of_tokens {
-        yield_now().await;
-    }
-    sleep(Duration::from_millis(20)).await;
-    let mut frames = Vec::new();
-    assert!(one.take(&mut frames, Waker::noop()).busy && frames.is_empty());
+    let busy = |owner| answer(ServerFrame::Busy { owner, key: key("k") });
+    bench.send(&one, &[acquire(1, 0), release(last), acquire(2, 0)]).await;
+    assert_eq!(told_in_time(&one).await, [granted(last, 1), released(last), busy(2)].concat());
+    settle().await;
+    assert!(bench.published.read().out_of_tokens);
+    bench.send(&one, &[acquire(3, 60), release(last)]).await;
+    let not_held = answer(ServerFrame::NotHeld { token: last, key: key("k") });
+    assert_eq!(told_in_time(&one).await, [busy(3), not_held].concat());
 
     std::fs::remove_dir(&obstacle).unwrap();
-    while one.take(&mut frames, Waker::noop()).busy {
+    while bench.published.read().out_of_tokens {
         sleep(Duration::from_millis(5)).await;
     }
-    one.take(&mut frames, Waker::noop());
-    assert_eq!(frames, granted(last, 1));
-    assert_eq!(bench.counters.reservation_waits.get(), 1);
-    assert!(!bench.published.read().out_of_tokens);
+    bench.send(&one, &[acquire(4, 0)]).await;
+    assert_eq!(told_in_time(&one).await, granted(last + 1, 4));
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ticketing_protocol::handshake::Domain;
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::Instant;
 use tracing::{error, info};
 
-use super::data_dir::{DataDir, Record};
+use super::data_dir::{DataDir, DataDirError, Record};
 
 /// How many tokens are reserved at a time: seconds of work at full speed, so
 /// that no request waits for the disk.
@@ -17,13 +18,23 @@ const BLOCK: u64 = 1 << 22;
 /// How long after a failed reservation the next one is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long a reservation is worth waiting for. After that the disk counts as failed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The tokens that may be given out.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     ceiling: u64,
     disk: Option<(Arc<DataDir>, Domain)>,
-    /// A reservation, with the new ceiling.
-    under_way: Option<JoinHandle<u64>>,
+    under_way: Option<Reservation>,
+    failed_at: Option<Instant>,
+}
+
+/// A reservation that is being written, with the new ceiling.
+#[derive(Debug)]
+struct Reservation {
+    started: Instant,
+    task: JoinHandle<Result<u64, DataDirError>>,
 }
 
 pub(super) const fn next_ceiling(reserved: u64) -> u64 {
@@ -33,12 +44,12 @@ pub(super) const fn next_ceiling(reserved: u64) -> u64 {
 impl Tokens {
     /// All there are.
     pub(crate) const fn unlimited() -> Self {
-        Self { ceiling: u64::MAX, disk: None, under_way: None }
+        Self { ceiling: u64::MAX, disk: None, under_way: None, failed_at: None }
     }
 
     /// Up to `ceiling`, which is on disk; more as they are needed.
     pub(super) const fn reserved(dir: Arc<DataDir>, domain: Domain, ceiling: u64) -> Self {
-        Self { ceiling, disk: Some((dir, domain)), under_way: None }
+        Self { ceiling, disk: Some((dir, domain)), under_way: None, failed_at: None }
     }
 
     /// The last token that may be given out.
@@ -53,50 +64,47 @@ impl Tokens {
 
     /// Starts the next reservation, if less than half a block is left.
     pub(crate) fn reserve_ahead(&mut self, next: u64) {
-        if self.under_way.is_some() || self.suffice(next, BLOCK / 2) {
+        let retry_later = self.failed_at.is_some_and(|failed| failed.elapsed() < RETRY);
+        if self.under_way.is_some() || retry_later || self.suffice(next, BLOCK / 2) {
             return;
         }
         if let Some((dir, domain)) = &self.disk {
             let record = Record { domain: *domain, reserved: next_ceiling(self.ceiling) };
-            self.under_way = Some(tokio::spawn(reserve(Arc::clone(dir), record)));
+            let dir = Arc::clone(dir);
+            let task = spawn_blocking(move || dir.write(&record).map(|()| record.reserved));
+            self.under_way = Some(Reservation { started: Instant::now(), task });
         }
+    }
+
+    /// Until when the reservation that is under way is worth waiting for; `None`: it is not.
+    pub(crate) fn worth_waiting(&self) -> Option<Instant> {
+        let reservation = self.under_way.as_ref().filter(|_| self.failed_at.is_none())?;
+        let until = reservation.started + PATIENCE;
+        (Instant::now() < until).then_some(until)
     }
 
     /// Waits for the reservation that is under way, for ever if there is none.
-    /// Returns the new ceiling. Nothing is lost if it is dropped.
+    /// Returns the ceiling, which is the old one if it failed. Nothing is lost if it is dropped.
     pub(crate) async fn more(&mut self) -> u64 {
-        match &mut self.under_way {
-            Some(task) => {
-                // A task that was cut off, as at the end of the process, reserved nothing.
-                self.ceiling = task.await.unwrap_or(self.ceiling);
-                self.under_way = None;
-                self.ceiling
+        let Some(reservation) = &mut self.under_way else { return pending().await };
+        match (&mut reservation.task).await {
+            Ok(Ok(ceiling)) => {
+                self.ceiling = ceiling;
+                if self.failed_at.take().is_some() {
+                    info!("tokens can be reserved again");
+                }
             }
-            None => pending().await,
-        }
-    }
-}
-
-/// Writes the record, however long it takes to succeed: a full disk is no
-/// reason to give out what is not reserved.
-async fn reserve(dir: Arc<DataDir>, record: Record) -> u64 {
-    let mut failures = 0_u32;
-    loop {
-        let dir = Arc::clone(&dir);
-        match spawn_blocking(move || dir.write(&record)).await {
-            Ok(Ok(())) => break,
-            Ok(Err(error)) if failures == 0 => {
-                error!(%error, "no more tokens can be reserved; grants stop when the reserved ones are used up, and go on when this file can be written again");
+            // The process is ending, and with it what was on its way to the disk.
+            Err(_) => self.failed_at = Some(Instant::now()),
+            Ok(Err(error)) => {
+                if self.failed_at.replace(Instant::now()).is_none() {
+                    error!(%error, "no more tokens can be reserved: when those that are have been given out, acquires are refused until the file can be written again");
+                }
             }
-            Ok(Err(_)) | Err(_) => {}
         }
-        failures = failures.saturating_add(1);
-        tokio::time::sleep(RETRY).await;
+        self.under_way = None;
+        self.ceiling
     }
-    if failures > 0 {
-        info!(failures, "tokens can be reserved again");
-    }
-    record.reserved
 }
 
 #[cfg(test)]
@@ -121,17 +129,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_disk_that_cannot_be_written_is_waited_for() {
+    async fn a_disk_that_cannot_be_written_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut run = Single::durable(folder.path()).unwrap();
         let first = run.tokens.ceiling();
         let obstacle = folder.path().join("tokens.new");
         std::fs::create_dir(&obstacle).unwrap();
         run.tokens.reserve_ahead(first);
-        assert!(tokio::time::timeout(Duration::from_millis(50), run.tokens.more()).await.is_err());
-        assert_eq!(run.tokens.ceiling(), first);
+        assert!(run.tokens.worth_waiting().is_some());
+        assert_eq!(run.tokens.more().await, first);
+        run.tokens.reserve_ahead(first);
+        assert!(run.tokens.under_way.is_none(), "not at once");
         std::fs::remove_dir(&obstacle).unwrap();
+        tokio::time::sleep(RETRY).await;
+        run.tokens.reserve_ahead(first);
+        assert!(run.tokens.worth_waiting().is_none(), "it may fail again");
         assert_eq!(run.tokens.more().await, first + BLOCK);
+        assert!(run.tokens.failed_at.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_is_not_waited_for_for_ever() {
+        let task = tokio::spawn(pending());
+        let mut tokens = Tokens::unlimited();
+        tokens.under_way = Some(Reservation { started: Instant::now(), task });
+        let until = tokens.worth_waiting().unwrap();
+        tokio::time::sleep_until(until).await;
+        assert_eq!(tokens.worth_waiting(), None);
     }
 
     #[test]
