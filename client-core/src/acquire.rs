@@ -89,9 +89,10 @@ enum Step {
 impl Acquire {
     pub(crate) fn new(lifeline: Arc<Lifeline>, key: &str, options: &AcquireOptions) -> Self {
         let checked = check_key(key).and_then(|()| Wish::check(options));
-        let (wish, step) = match checked {
-            Ok(wish) => (wish, Step::Begin),
-            Err(invalid) => (Wish::NONE, Step::Refused(Some(invalid.into()))),
+        let (key, wish, step) = match checked {
+            Ok(wish) => (key, wish, Step::Begin),
+            // An illegal key may be of any size, and nobody will ask for it.
+            Err(invalid) => ("", Wish::NONE, Step::Refused(Some(invalid.into()))),
         };
         let owner = lifeline.0.next_owner();
         Self {

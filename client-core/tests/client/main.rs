@@ -8,5 +8,6 @@ mod common;
 mod connections;
 mod drops;
 mod indeterminate;
+mod leaders;
 mod outcomes;
 mod tls;
