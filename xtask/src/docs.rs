@@ -1,6 +1,8 @@
 //! Pages that are made from the code, so that they cannot go stale.
 
+use std::env::{self, consts::EXE_SUFFIX};
 use std::fs;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -9,22 +11,20 @@ use crate::cargo;
 /// A page of `docs/`, and the binary that prints it.
 struct Page {
     path: &'static str,
-    package: &'static str,
     binary: &'static str,
     args: &'static [&'static str],
 }
 
-const PAGES: &[Page] = &[Page {
-    path: "docs/settings.md",
-    package: "ticketing-server",
-    binary: "ticketing-server",
-    args: &["docs", "settings"],
-}];
+const PAGES: &[Page] =
+    &[Page { path: "docs/settings.md", binary: "ticketing-server", args: &["docs", "settings"] }];
 
 impl Page {
     fn print(&self) -> Result<Vec<u8>> {
-        let run = ["run", "--quiet", "--package", self.package, "--bin", self.binary, "--"];
-        cargo::output(cargo::command(run).args(self.args))
+        // Of the whole workspace, so that dependencies keep the features with
+        // which everything else was built.
+        cargo::run(&mut cargo::command(["build", "--quiet", "--workspace", "--bin", self.binary]))?;
+        let built = env::current_exe()?.with_file_name(format!("{}{EXE_SUFFIX}", self.binary));
+        cargo::output(Command::new(built).args(self.args).stdin(Stdio::null()))
     }
 }
 
