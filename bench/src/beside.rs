@@ -5,13 +5,13 @@ use std::env;
 
 use anyhow::Result;
 use serde::Serialize;
-use ticketing_test_support::{Server, binary};
+use ticketing_test_support::binary;
 
 use crate::figures::{Figures, median};
 use crate::plan::Plan;
 use crate::process;
-use crate::progress::Progress;
 use crate::report::{Finding, Target};
+use crate::stage::Stage;
 
 /// One of the three workloads of `ticketing bench`.
 #[derive(Clone, Copy, Debug)]
@@ -55,18 +55,18 @@ pub(crate) struct Comparison {
 }
 
 /// Runs a workload and its floor in turns.
-pub(crate) fn measure(workload: Workload, plan: &Plan, progress: &Progress) -> Result<Comparison> {
-    let cycles = workload.cycles(plan).to_string();
-    let server = Server::start(&[]);
+pub(crate) fn measure(workload: Workload, stage: &Stage) -> Result<Comparison> {
+    let cycles = workload.cycles(&stage.plan).to_string();
+    let server = stage.server()?;
     let server_address = server.addr().to_string();
-    let (_floor_server, floor_address) = process::floor_server()?;
+    let (_floor_server, floor_address) = stage.floor_server()?;
     let floor_address = floor_address.to_string();
     let (ticketing, this) = (binary("ticketing-cli", "ticketing"), env::current_exe()?);
     let product = ["--server", &server_address, "--json", "bench", workload.name(), "--cycles", &cycles];
     let floor = ["floor-client", &floor_address, "--tasks", workload.tasks(), "--cycles", &cycles];
     let mut rounds: Vec<(Figures, Figures)> = Vec::new();
-    for _ in 0..plan.rounds {
-        progress.step(workload.name());
+    for _ in 0..stage.plan.rounds {
+        stage.step(workload.name());
         rounds.push((process::json(&ticketing, &product)?, process::json(&this, &floor)?));
     }
     let ratio = |of: fn(&Figures) -> f64| {

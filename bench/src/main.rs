@@ -1,14 +1,15 @@
 //! Benchmarks of Ticketing beside a bare echo server as the floor.
 
 mod beside;
+mod cores;
 mod figures;
 mod floor;
 mod plan;
 mod process;
-mod progress;
 mod raw;
 mod report;
 mod scale;
+mod stage;
 
 use std::io::{Write as _, stdout};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,8 +23,8 @@ use tokio::runtime;
 
 use crate::beside::Workload;
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::report::{Machine, Report};
+use crate::stage::Stage;
 
 /// Measures Ticketing beside a bare echo server on the same machine, in the same run.
 ///
@@ -54,6 +55,10 @@ struct Run {
     /// How often the sides that are compared take turns.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
+
+    /// Cycles of one turn of a workload that is compared with the floor.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    cycles: Option<u64>,
 
     /// Let idle cores halt. Waking one up may then take longer than all the rest together.
     #[arg(long)]
@@ -102,16 +107,16 @@ impl Part {
         }
     }
 
-    fn measure(self, plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
-        let compare = |workload| beside::measure(workload, plan, progress);
+    fn measure(self, stage: &Stage, report: &mut Report) -> Result<()> {
+        let compare = |workload| beside::measure(workload, stage);
         match self {
             Self::Contended => report.comparisons.push(compare(Workload::Contended)?),
             Self::OwnKey => report.comparisons.push(compare(Workload::OwnKey)?),
             Self::Sequential => report.comparisons.push(compare(Workload::Sequential)?),
-            Self::Held => report.findings.extend(scale::held::measure(plan, progress)?),
-            Self::Waiters => report.findings.extend(scale::waiters::measure(plan, progress)?),
-            Self::Idle => report.findings.extend(scale::idle::measure(plan, progress)?),
-            Self::Flood => report.findings.extend(scale::flood::measure(plan, progress)?),
+            Self::Held => report.findings.extend(scale::held::measure(stage)?),
+            Self::Waiters => report.findings.extend(scale::waiters::measure(stage)?),
+            Self::Idle => report.findings.extend(scale::idle::measure(stage)?),
+            Self::Flood => report.findings.extend(scale::flood::measure(stage)?),
         }
         Ok(())
     }
@@ -141,22 +146,18 @@ fn measure(run: &Run) -> Result<ExitCode> {
     ensure!(!cfg!(debug_assertions), "a debug build measures nothing: add --release");
     let mut plan = if run.quick { Plan::QUICK } else { Plan::FULL };
     plan.rounds = run.rounds.unwrap_or(plan.rounds);
+    if let Some(cycles) = run.cycles {
+        (plan.cycles, plan.sequential_cycles) = (cycles, cycles);
+    }
     allow_connections(u64::from(plan.connections))?;
     let parts = if run.only.is_empty() { Part::value_variants() } else { &run.only };
-    let machine = Machine::this();
-    let _awake = if run.let_sleep { Vec::new() } else { process::keep_awake()? };
-    let mut report = Report {
-        machine,
-        judged: plan.judged,
-        kept_awake: !run.let_sleep,
-        comparisons: Vec::new(),
-        findings: Vec::new(),
-    };
-    let progress = Progress::start(parts.iter().map(|part| part.steps(&plan)).sum());
+    let mut report = Report::new(Machine::this(), plan.judged, !run.let_sleep);
+    let steps = parts.iter().map(|part| part.steps(&plan)).sum();
+    let stage = Stage::set(plan, steps, !run.let_sleep)?;
     for part in parts {
-        part.measure(&plan, &progress, &mut report)?;
+        part.measure(&stage, &mut report)?;
     }
-    drop(progress);
+    drop(stage);
     if run.json {
         writeln!(stdout(), "{}", serde_json::to_string(&report)?)?;
     } else {

@@ -7,11 +7,20 @@ use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
+
+use crate::cores::Cores;
 
 /// A process that is killed when this is dropped. It also ends by itself when
 /// its standard input does, so it outlives nobody.
 pub(crate) struct Helper(Child);
+
+impl Helper {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+}
 
 impl Drop for Helper {
     fn drop(&mut self) {
@@ -36,16 +45,18 @@ pub(crate) fn floor_server() -> Result<(Helper, SocketAddr)> {
 /// Keeps every core from halting: a spinner on each, which gives way to anything else.
 ///
 /// # Errors
-/// Without `chrt` and `taskset` (Linux, package util-linux).
-pub(crate) fn keep_awake() -> Result<Vec<Helper>> {
+/// Without `chrt` (Linux, package util-linux).
+pub(crate) fn keep_awake(cores: &Cores) -> Result<Vec<Helper>> {
     let program = env::current_exe()?;
-    let spin = |core: usize| {
+    let spin = |&core: &usize| {
         let mut command = Command::new("chrt");
-        command.args(["--idle", "0", "taskset", "--cpu-list", &core.to_string()]).arg(&program).arg("spin");
-        command.stdin(Stdio::piped());
-        Ok(Helper(command.spawn().context("starting chrt, which is needed to keep the cores awake")?))
+        command.args(["--idle", "0"]).arg(&program).arg("spin").stdin(Stdio::piped());
+        let helper =
+            Helper(command.spawn().context("starting chrt, which is needed to keep the cores awake")?);
+        Cores::tie(helper.pid(), core)?;
+        Ok(helper)
     };
-    (0..thread::available_parallelism()?.get()).map(spin).collect()
+    cores.all().iter().map(spin).collect()
 }
 
 /// Ends this process when its standard input ends.

@@ -74,6 +74,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    pub(crate) const fn new(machine: Machine, judged: bool, kept_awake: bool) -> Self {
+        Self { machine, judged, kept_awake, comparisons: Vec::new(), findings: Vec::new() }
+    }
+
     /// How many targets were missed; none in a run that is not judged.
     pub(crate) fn missed(&self) -> usize {
         let comparisons = self.comparisons.iter().map(|comparison| &comparison.verdict);

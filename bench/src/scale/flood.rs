@@ -8,25 +8,23 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use ticketing_protocol::Key;
-use ticketing_test_support::Server;
 
 use crate::figures::{Figures, Latencies, median};
-use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::raw::Connection;
 use crate::report::{Finding, Target};
+use crate::stage::Stage;
 
 const LEASE_SECS: u8 = 250;
 
-pub(crate) fn measure(plan: &Plan, progress: &Progress) -> Result<Vec<Finding>> {
-    let server = Server::start(&[]);
+pub(crate) fn measure(stage: &Stage) -> Result<Vec<Finding>> {
+    let server = stage.server()?;
     let mut worker = Connection::open(server.addr())?;
-    work(&mut worker, plan.flood_cycles)?;
+    work(&mut worker, stage.plan.flood_cycles)?;
     let mut ratios = Vec::new();
-    for _ in 0..plan.rounds {
-        progress.step("a flood of keep-alives");
-        let quiet = work(&mut worker, plan.flood_cycles)?;
-        let flooded = beside_flood(server.addr(), || work(&mut worker, plan.flood_cycles))?;
+    for _ in 0..stage.plan.rounds {
+        stage.step("a flood of keep-alives");
+        let quiet = work(&mut worker, stage.plan.flood_cycles)?;
+        let flooded = beside_flood(server.addr(), || work(&mut worker, stage.plan.flood_cycles))?;
         ratios.push(flooded.p99_us / quiet.p99_us);
     }
     Ok(vec![Finding::new(

@@ -5,14 +5,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use ticketing_protocol::{ClientFrame, Key, ServerFrame};
-use ticketing_test_support::Server;
 
 use super::bytes_each;
 use crate::figures::median;
-use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::raw::Connection;
 use crate::report::{Finding, Target};
+use crate::stage::Stage;
 
 const FEW: u32 = 64;
 /// Keys of one write. With two connections in turn the server always has work
@@ -20,20 +18,20 @@ const FEW: u32 = 64;
 const BURST: u32 = FEW / 2;
 const LEASE_SECS: u8 = 250;
 
-pub(crate) fn measure(plan: &Plan, progress: &Progress) -> Result<Vec<Finding>> {
-    progress.step("held keys: taking them");
-    let (crowded, quiet) = (Server::start(&[]), Server::start(&[]));
-    let mut many = Table::open(crowded.addr(), plan.held_keys)?;
+pub(crate) fn measure(stage: &Stage) -> Result<Vec<Finding>> {
+    stage.step("held keys: taking them");
+    let (crowded, quiet) = (stage.server()?, stage.server()?);
+    let mut many = Table::open(crowded.addr(), stage.plan.held_keys)?;
     let before = crowded.usage().rss;
     many.take_all()?;
-    let bytes = bytes_each(before, crowded.usage().rss, plan.held_keys);
+    let bytes = bytes_each(before, crowded.usage().rss, stage.plan.held_keys);
 
     let mut few = Table::open(quiet.addr(), FEW)?;
     few.take_all()?;
     let (mut rates, mut shares) = (Vec::new(), Vec::new());
-    for _ in 0..plan.rounds {
-        progress.step("held keys: cycling many and few in turn");
-        let (many, few) = (many.cycle(plan.held_cycles)?, few.cycle(plan.held_cycles)?);
+    for _ in 0..stage.plan.rounds {
+        stage.step("held keys: cycling many and few in turn");
+        let (many, few) = (many.cycle(stage.plan.held_cycles)?, few.cycle(stage.plan.held_cycles)?);
         rates.push(many);
         shares.push(100.0 * many / few);
     }

@@ -2,25 +2,23 @@
 
 use anyhow::Result;
 use ticketing_protocol::{ClientFrame, Key, ServerFrame};
-use ticketing_test_support::Server;
 
 use super::bytes_each;
-use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::raw::Connection;
 use crate::report::{Finding, Target};
+use crate::stage::Stage;
 
-pub(crate) fn measure(plan: &Plan, progress: &Progress) -> Result<Vec<Finding>> {
-    progress.step("idle connections: opening");
-    let server = Server::start(&[]);
+pub(crate) fn measure(stage: &Stage) -> Result<Vec<Finding>> {
+    stage.step("idle connections: opening");
+    let server = stage.server()?;
     let before = server.usage().rss;
-    let mut connections = Vec::with_capacity(plan.connections as usize);
+    let mut connections = Vec::with_capacity(stage.plan.connections as usize);
     let started = std::time::Instant::now();
-    for _ in 0..plan.connections {
+    for _ in 0..stage.plan.connections {
         connections.push(Connection::open(server.addr())?);
     }
-    let opened = f64::from(plan.connections) / started.elapsed().as_secs_f64();
-    let bytes = bytes_each(before, server.usage().rss, plan.connections);
+    let opened = f64::from(stage.plan.connections) / started.elapsed().as_secs_f64();
+    let bytes = bytes_each(before, server.usage().rss, stage.plan.connections);
     // They are idle, not dead.
     for connection in connections.iter_mut().step_by(100) {
         let key = Key::new("still-there")?;

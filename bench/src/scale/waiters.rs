@@ -6,41 +6,39 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use ticketing_protocol::{ClientFrame, Key, ServerFrame};
-use ticketing_test_support::Server;
 
 use super::bytes_each;
-use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::raw::Connection;
 use crate::report::{Finding, Target};
+use crate::stage::Stage;
 
 /// Under the server's default of requests in flight.
 const WAITERS_PER_CONNECTION: u32 = 10_000;
 const LEASE_SECS: u8 = 250;
 const WAIT_SECS: u8 = 255;
 
-pub(crate) fn measure(plan: &Plan, progress: &Progress) -> Result<Vec<Finding>> {
-    let waiters = plan.waiters;
-    let server = Server::start(&[]);
+pub(crate) fn measure(stage: &Stage) -> Result<Vec<Finding>> {
+    let waiters = stage.plan.waiters;
+    let server = stage.server()?;
     let mut crowd = Crowd::open(server.addr(), waiters)?;
 
-    progress.step("waiters: queueing");
+    stage.step("waiters: queueing");
     let before = server.usage().rss;
     let queued = crowd.queue()?;
     let bytes = bytes_each(before, server.usage().rss, waiters);
 
-    progress.step("waiters: each gets its turn");
+    stage.step("waiters: each gets its turn");
     let started = Instant::now();
     crowd.drain()?;
     let drained = f64::from(waiters) / started.elapsed().as_secs_f64();
 
-    progress.step("waiters: all are cancelled");
+    stage.step("waiters: all are cancelled");
     crowd.queue()?;
     let started = Instant::now();
     crowd.cancel()?;
     let cancelled = started.elapsed().as_secs_f64();
 
-    progress.step("waiters: their connections close");
+    stage.step("waiters: their connections close");
     crowd.queue()?;
     let started = Instant::now();
     crowd.leave()?;
