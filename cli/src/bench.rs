@@ -26,9 +26,9 @@ struct Report {
     secs: f64,
     cycles_per_sec: f64,
     /// Of a whole cycle.
-    p50_us: u64,
-    p99_us: u64,
-    max_us: u64,
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
     /// Cycles that failed; the first failure ends the run.
     errors: u64,
     /// Additions that were lost because two tasks were inside one lock: must be 0.
@@ -81,10 +81,11 @@ fn plan(args: &Bench) -> Plan {
 }
 
 impl Report {
-    #[allow(clippy::cast_precision_loss)] // Far fewer than 2^52 cycles.
+    #[allow(clippy::cast_precision_loss)] // Far fewer than 2^52 cycles and nanoseconds.
     fn new(workload: Workload, plan: Plan, outcome: &Outcome) -> Self {
         let secs = outcome.elapsed.as_secs_f64();
-        let times = &outcome.times_us;
+        let times = &outcome.times_ns;
+        let micros = |nanos: u64| (nanos as f64 / 100.0).round() / 10.0;
         Self {
             workload: match workload {
                 Workload::Contended => "contended",
@@ -96,9 +97,9 @@ impl Report {
             cycles: times.len(),
             secs,
             cycles_per_sec: times.len() as f64 / secs,
-            p50_us: times.value_at_quantile(0.50),
-            p99_us: times.value_at_quantile(0.99),
-            max_us: times.max(),
+            p50_us: micros(times.value_at_quantile(0.50)),
+            p99_us: micros(times.value_at_quantile(0.99)),
+            max_us: micros(times.max()),
             errors: outcome.errors,
             violations: outcome.violations,
         }

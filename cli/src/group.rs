@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -14,6 +14,9 @@ use rustix::process::{
 use crate::exit;
 
 const POLL: Duration = Duration::from_millis(10);
+
+/// What is about to end anyway (a `tee` that writes the last lines) is not disturbed.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// After SIGKILL only a process in the middle of a system call lives on.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
@@ -78,6 +81,19 @@ impl Group {
         }
     }
 
+    /// When the first process has ended: ends what is left of the group, if it does
+    /// not end by itself. Whether nothing of it lives any more.
+    pub(crate) async fn end_rest(&self, impatient: impl Fn() -> bool) -> bool {
+        let ended = Instant::now();
+        while !self.is_gone() {
+            if ended.elapsed() > LINGER || impatient() {
+                return self.end(impatient).await;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+
     /// Ends all that is left of the group: SIGTERM, and SIGKILL when `impatient` says so.
     /// Whether nothing of it lives any more.
     pub(crate) async fn end(&self, impatient: impl Fn() -> bool) -> bool {
@@ -96,7 +112,7 @@ impl Group {
     /// Kills all that is left of the group. Whether nothing of it lives any more.
     pub(crate) async fn kill(&self) -> bool {
         self.signal(Signal::KILL);
-        let killed = tokio::time::Instant::now();
+        let killed = Instant::now();
         while !self.is_gone() {
             if killed.elapsed() > KILLED_WITHIN {
                 return false;

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Cli, Command};
+use crate::args::{Acquire, Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Format;
@@ -52,13 +52,21 @@ fn main() -> ExitCode {
 
 /// Runs the command; its exit code.
 fn run(cli: &Cli) -> u8 {
-    let format = Format::choose(cli.output.json, cli.output.human);
-    let result = match &cli.command {
-        Command::Lock(lock) => {
-            // Its standard output is the command's, so only an explicit wish asks for JSON.
-            let format = if cli.output.json { Format::Json } else { Format::Human };
-            return lock::run(lock, &cli.connection, format);
+    let format = match &cli.command {
+        // Of these the standard output is the command's, or takes a token and nothing else;
+        // so JSON must be asked for.
+        Command::Lock(_) | Command::Acquire(Acquire { token_only: true, .. }) => {
+            Format::choose(cli.output.json, true)
         }
+        Command::Acquire(_)
+        | Command::Release(_)
+        | Command::Ping(_)
+        | Command::Bench(_)
+        | Command::Completions(_)
+        | Command::Man(_) => Format::choose(cli.output.json, cli.output.human),
+    };
+    let result = match &cli.command {
+        Command::Lock(lock) => return lock::run(lock, &cli.connection, format),
         Command::Acquire(acquire) => acquire::acquire(acquire, &cli.connection, format),
         Command::Release(release) => acquire::release(release, &cli.connection, format),
         Command::Ping(ping) => ping::run(ping, &cli.connection, format),

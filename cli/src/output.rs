@@ -23,7 +23,17 @@ impl Format {
 
 /// Writes a result to the standard output.
 pub(crate) fn line(text: &str) {
-    let _ = writeln!(io::stdout().lock(), "{text}");
+    let _ = try_line(text);
+}
+
+/// Writes a result that somebody must read.
+///
+/// # Errors
+/// If nobody can.
+pub(crate) fn try_line(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
 }
 
 /// Writes a message to the standard error, under the name of the program.

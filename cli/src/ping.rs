@@ -119,7 +119,7 @@ impl Server {
             leads: status.as_ref().and_then(|status| status.leads),
             extension: status.as_ref().is_some_and(|status| status.extension),
             round_trip_us: None,
-            error: status.and_then(|status| status.last_error),
+            error: status.filter(|status| !status.open).and_then(|status| status.last_error),
             exit: None,
         }
     }

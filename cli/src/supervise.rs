@@ -168,7 +168,7 @@ impl Watch<'_> {
         let gone = match over {
             Ok(Some(_)) => {
                 let ended = Instant::now();
-                self.group.end(|| ended.elapsed() >= self.grace.term || time_is_over()).await
+                self.group.end_rest(|| ended.elapsed() >= self.grace.term || time_is_over()).await
             }
             Ok(None) => {
                 output::note(&format!(

@@ -83,7 +83,7 @@ impl Terminal {
         if let Some(modes) = &self.modes
             && tcgetpgrp(&self.tty) == Ok(self.job)
         {
-            let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);
+            let _ = tcsetattr(&self.tty, OptionalActions::Now, modes);
         }
     }
 

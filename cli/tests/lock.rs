@@ -128,6 +128,18 @@ fn what_the_command_left_running_is_ended_before_the_release() {
 }
 
 #[test]
+fn what_ends_by_itself_is_left_in_peace() {
+    let server = Server::start(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    // As the `tee` behind a script: it ends when the script has, and then has something to write.
+    let script = "{ cat > /dev/null; sleep 0.1; echo last; } > log 2>&1 <<end &
+end
+        exec true";
+    ticketing(&server).current_dir(folder.path()).run_with(["lock", "k", "--", "sh", "-c", script]).expect(0);
+    assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "last\n");
+}
+
+#[test]
 fn a_daemon_that_left_the_group_outlives_the_lock() {
     let server = Server::start(&[]);
     let folder = tempfile::tempdir().unwrap();

@@ -116,6 +116,26 @@ fn an_interactive_command_has_the_terminal() {
 }
 
 #[test]
+fn a_command_alone_at_a_terminal_is_in_the_foreground_without_asking() {
+    let server = Server::start(&[]);
+    let mut session = Session::start(&server);
+    let look =
+        r#"until [ $(ps -o pgid= -p $$) = $(ps -o tpgid= -p $$) ]; do sleep 0.01; done; echo in front"#;
+    session.line(&format!("ticketing lock k -- sh -c '{look}'"));
+    session.expect("in front");
+    session.expect_code(0);
+}
+
+#[test]
+fn the_command_finds_no_signal_blocked() {
+    let server = Server::start(&[]);
+    let mut session = Session::start(&server);
+    session.line("ticketing lock k -- grep SigBlk /proc/self/status");
+    session.expect("SigBlk:\t0000000000000000");
+    session.expect_code(0);
+}
+
+#[test]
 fn ctrl_c_reaches_the_command() {
     let server = Server::start(&[]);
     let mut session = Session::start(&server);

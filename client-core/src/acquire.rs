@@ -44,10 +44,10 @@ const IMMEDIATE_PATIENCE: u64 = SECOND;
 /// use ticketing::TicketBroker;
 ///
 /// let broker = TicketBroker::connect([address])?;
-/// let lease = Duration::from_secs(10);
-/// let held = broker.try_acquire("seat:12", lease).await?;
+/// let (wait, lease) = (Duration::from_secs(60), Duration::from_secs(60));
+/// let held = broker.acquire("seat:12", wait, lease).await?;
 ///
-/// let mut acquire = broker.acquire("seat:12", Duration::from_secs(60), lease);
+/// let mut acquire = broker.acquire("seat:12", wait, lease);
 /// let placement = acquire.placement();
 /// let patience = Duration::from_millis(500);
 /// assert!(tokio::time::timeout(patience, &mut acquire).await.is_err());

@@ -123,7 +123,7 @@ impl Driver {
                 taken > 0
             }
             ceiling = self.tokens.more() => {
-                self.engine.handle(self.clock.now(), Input::TokenCeiling(ceiling));
+                self.raise_ceiling(ceiling);
                 true
             }
             () = sleep(until_due) => true,
@@ -144,6 +144,11 @@ impl Driver {
         let needed = 2 * (inputs as u64 + u64::from(self.timers_per_tick));
         let mut waited = false;
         loop {
+            // A driver that is never idle hears of it only here.
+            if self.tokens.settled() {
+                let ceiling = self.tokens.more().await;
+                self.raise_ceiling(ceiling);
+            }
             self.tokens.reserve_ahead(self.engine.next_token());
             if self.tokens.suffice(self.engine.next_token(), needed) {
                 return;
@@ -154,9 +159,13 @@ impl Driver {
                 waited = true;
             }
             if let Ok(ceiling) = timeout_at(until, self.tokens.more()).await {
-                self.engine.handle(self.clock.now(), Input::TokenCeiling(ceiling));
+                self.raise_ceiling(ceiling);
             }
         }
+    }
+
+    fn raise_ceiling(&mut self, ceiling: u64) {
+        self.engine.handle(self.clock.now(), Input::TokenCeiling(ceiling));
     }
 
     fn turn(&mut self, desk: &mut Desk) {

@@ -91,8 +91,7 @@ impl Line {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             self.len += read;
-            let line = self.bytes.iter().take(self.len.min(MAX_RESPONSE_BYTES + 1));
-            match line.clone().position(|&byte| byte == b'\n') {
+            match self.bytes.iter().take(self.len).position(|&byte| byte == b'\n') {
                 Some(end) => return Ok(Some(end)),
                 None if self.len > MAX_RESPONSE_BYTES => return Ok(None),
                 None => {}

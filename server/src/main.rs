@@ -15,7 +15,7 @@ use process::{Signal, Signals};
 /// It gives the memory of a crowd that has gone back to the system; the C library's
 /// allocator keeps whatever lies below a block that is still in use.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A setting that is wrong; the same code as for a flag that is.
 const WRONG_SETTING: u8 = 2;

@@ -13,7 +13,7 @@ const WAIT: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(60);
 
 /// The slowest cycle that the histogram tells apart: longer than wait and release can take.
-const SLOWEST_US: u64 = 60_000_000;
+const SLOWEST_NS: u64 = 60_000_000_000;
 
 /// How much is done by how many.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Plan {
 pub(super) struct Outcome {
     pub(super) elapsed: Duration,
     /// One entry for each completed cycle.
-    pub(super) times_us: Histogram<u64>,
+    pub(super) times_ns: Histogram<u64>,
     pub(super) errors: u64,
     pub(super) first_error: Option<TicketError>,
     pub(super) violations: u64,
@@ -43,6 +43,8 @@ struct Course {
     counters: Vec<Counter>,
     /// The next cycle that nobody has taken.
     next: AtomicU64,
+    /// How long each completed cycle took.
+    times_ns: Mutex<Histogram<u64>>,
     progress: ProgressBar,
 }
 
@@ -70,7 +72,6 @@ impl Counter {
 /// # Errors
 /// If there is no memory to measure in.
 pub(super) async fn run(broker: &TicketBroker, plan: Plan) -> Result<Outcome, CreationError> {
-    let empty = Histogram::new_with_max(SLOWEST_US, 3)?;
     let course = Arc::new(Course {
         broker: broker.clone(),
         plan,
@@ -78,41 +79,34 @@ pub(super) async fn run(broker: &TicketBroker, plan: Plan) -> Result<Outcome, Cr
         names: (0..plan.keys).map(|number| format!("bench:{}:{number}", std::process::id())).collect(),
         counters: (0..plan.keys).map(|_| Counter::default()).collect(),
         next: AtomicU64::new(0),
+        times_ns: Mutex::new(Histogram::new_with_max(SLOWEST_NS, 3)?),
         progress: progress_bar(plan.cycles),
     });
-    // Outside of the tasks, so that they stay when a task is cut short.
-    let times_us: Vec<_> =
-        (0..plan.tasks).map(|_| Arc::new(Mutex::new(Histogram::new_from(&empty)))).collect();
-    let mut outcome =
-        Outcome { elapsed: Duration::ZERO, times_us: empty, errors: 0, first_error: None, violations: 0 };
-
     let start = Instant::now();
     let mut tasks = JoinSet::new();
-    for times_us in &times_us {
-        tasks.spawn(cycles(Arc::clone(&course), Arc::clone(times_us)));
+    for _ in 0..plan.tasks {
+        tasks.spawn(cycles(Arc::clone(&course)));
     }
+    let (mut errors, mut first_error) = (0, None);
     while let Some(task) = tasks.join_next().await {
         if let Ok(Err(error)) = task {
-            outcome.errors += 1;
-            outcome.first_error.get_or_insert(error);
+            errors += 1;
+            first_error.get_or_insert(error);
             tasks.abort_all();
         }
     }
-    outcome.elapsed = start.elapsed();
+    let elapsed = start.elapsed();
 
     course.progress.finish_and_clear();
-    for times_us in &times_us {
-        // Their bounds are the same, so they always add up.
-        let _ = outcome.times_us.add(&*lock(times_us));
-    }
+    let times_ns = course.times_ns().clone();
     let counted: u64 = course.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
     // A cycle that failed at its release has added too.
-    outcome.violations = outcome.times_us.len().saturating_sub(counted);
-    Ok(outcome)
+    let violations = times_ns.len().saturating_sub(counted);
+    Ok(Outcome { elapsed, times_ns, errors, first_error, violations })
 }
 
 /// One task: takes cycles as long as there are any.
-async fn cycles(course: Arc<Course>, times_us: Arc<Mutex<Histogram<u64>>>) -> Result<(), TicketError> {
+async fn cycles(course: Arc<Course>) -> Result<(), TicketError> {
     loop {
         let number = course.next.fetch_add(1, Ordering::Relaxed);
         if number >= course.plan.cycles {
@@ -120,14 +114,10 @@ async fn cycles(course: Arc<Course>, times_us: Arc<Mutex<Histogram<u64>>>) -> Re
         }
         let start = Instant::now();
         course.cycle(number).await?;
-        let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        lock(&times_us).saturating_record(micros);
+        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        course.times_ns().saturating_record(nanos);
         course.progress.inc(1);
     }
-}
-
-fn lock(times_us: &Mutex<Histogram<u64>>) -> MutexGuard<'_, Histogram<u64>> {
-    times_us.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Course {
@@ -136,8 +126,12 @@ impl Course {
         let keys = self.plan.keys as u64;
         let key = usize::try_from(number % keys).unwrap_or(0);
         let ticket = self.broker.acquire(&self.names[key], WAIT, LEASE).await?;
-        self.counters[key].add_one(number / keys % VISITS_A_PAUSE == 0).await;
+        self.counters[key].add_one((number / keys).is_multiple_of(VISITS_A_PAUSE)).await;
         ticket.release().await
+    }
+
+    fn times_ns(&self) -> MutexGuard<'_, Histogram<u64>> {
+        self.times_ns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,10 +2,12 @@
 #![allow(dead_code, unreachable_pub)] // Every test file uses its own part of it.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -90,38 +92,45 @@ impl Running {
         self.child.as_mut().unwrap().try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and for the end of all that could still write for it.
     #[track_caller]
     pub fn finish(mut self) -> Run {
         let mut child = self.child.take().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let mut stderr = child.stderr.take().unwrap();
-        let out = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stdout.read_to_end(&mut bytes).unwrap();
-            String::from_utf8(bytes).unwrap()
-        });
-        let err = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stderr.read_to_end(&mut bytes).unwrap();
-            String::from_utf8(bytes).unwrap()
-        });
-        let limit = PATIENCE * 2;
+        let stdout = read_to_end(child.stdout.take().unwrap());
+        let stderr = read_to_end(child.stderr.take().unwrap());
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            if self.started.elapsed() > limit {
-                let _ = child.kill();
-                panic!("it does not end: {:?} {:?}", out.join(), err.join());
+            if self.started.elapsed() > PATIENCE * 2 {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!(
+                    "it does not end: {:?} {:?}",
+                    stdout.recv_timeout(PATIENCE),
+                    stderr.recv_timeout(PATIENCE)
+                );
             }
             thread::sleep(Duration::from_millis(2));
         };
         let took = self.started.elapsed();
-        let code =
-            status.code().or_else(|| std::os::unix::process::ExitStatusExt::signal(&status).map(|s| -s));
-        Run { code: code.unwrap(), stdout: out.join().unwrap(), stderr: err.join().unwrap(), took }
+        let code = status.code().or_else(|| status.signal().map(|signal| -signal));
+        let said = |output: Receiver<String>| {
+            output.recv_timeout(PATIENCE).expect("it left a process behind that holds its output open")
+        };
+        Run { code: code.unwrap(), stdout: said(stdout), stderr: said(stderr), took }
     }
+}
+
+fn read_to_end(mut output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        // Nobody listens any more if the test has failed.
+        let _ = sender.send(text);
+    });
+    receiver
 }
 
 impl Drop for Running {

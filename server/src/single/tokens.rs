@@ -83,6 +83,11 @@ impl Tokens {
         (Instant::now() < until).then_some(until)
     }
 
+    /// Whether [`Tokens::more`] has something to say at once.
+    pub(crate) fn settled(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|reservation| reservation.task.is_finished())
+    }
+
     /// Waits for the reservation that is under way, for ever if there is none.
     /// Returns the ceiling, which is the old one if it failed. Nothing is lost if it is dropped.
     pub(crate) async fn more(&mut self) -> u64 {

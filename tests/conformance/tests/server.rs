@@ -201,7 +201,7 @@ fn ticket() -> Value {
 fn granted(play: &mut Play) -> (Raw, Value) {
     let mut raw = play.connect();
     let call = play.call("acquire");
-    assert_eq!((&call["key"], &call["wait"], &call["lease"]), (&json!("k"), &json!("5"), &json!("30")));
+    assert_eq!((&call["key"], &call["wait"], &call["lease"]), (&json!("k"), &json!("30"), &json!("30")));
     raw.handshake();
     raw.send(b"\n\n");
     raw.send(ACQUIRE);
@@ -274,7 +274,7 @@ fn times_are_compared() {
 #[test]
 fn wrong_bytes_are_seen() {
     for (bytes, why) in [
-        (&b"A\x06\x1e\0\0\0\0\0\0\0\x01k\n"[..], "expected Acquire"),
+        (&b"A\x1f\x1e\0\0\0\0\0\0\0\x01k\n"[..], "expected Acquire"),
         (b"A\x05\x1d\0\0\0\0\0\0\0\x01k\n", "expected Acquire"),
         (b"A\x05\x1e\0\0\0\0\0\0\0\x01kk\n", "expected Acquire"),
         (RELEASE, "expected Acquire"),

@@ -111,11 +111,12 @@ fn j99_keys_that_are_gone_use_no_memory() {
     wait_for_memory(&server, before, full);
 }
 
+/// Of what a crowd took, no more than a fifth stays behind; an allocator may take its time.
 #[track_caller]
 fn wait_for_memory(server: &Server, before: u64, full: u64) {
     let (start, mut now) = (Instant::now(), full);
-    while now > before + before / 5 {
-        assert!(start.elapsed() < PATIENCE / 2, "{now} bytes of memory, {before} before, {full} at the most");
+    while now > before + (full - before) / 5 {
+        assert!(start.elapsed() < 2 * PATIENCE, "{now} bytes of memory, {before} before, {full} at the most");
         sleep(Duration::from_millis(50));
         now = server.usage().rss;
     }

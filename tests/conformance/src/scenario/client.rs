@@ -56,7 +56,7 @@ pub(crate) enum Call {
     WaitReady {
         #[serde(default = "default_broker")]
         broker: String,
-        #[serde(default = "default_seconds")]
+        #[serde(default = "default_timeout")]
         timeout: Seconds,
     },
     Acquire(AcquireCall),
@@ -92,7 +92,7 @@ pub(crate) enum Call {
     Verify {
         /// The acquire that ended as `indeterminate`.
         of: String,
-        #[serde(default = "default_seconds")]
+        #[serde(default = "default_timeout")]
         timeout: Seconds,
     },
     Close {
@@ -146,7 +146,7 @@ pub(crate) struct AcquireCall {
     pub(crate) broker: String,
     #[serde(default)]
     pub(crate) key: Key,
-    #[serde(default = "default_seconds")]
+    #[serde(default = "default_wait_seconds")]
     pub(crate) wait: Seconds,
     #[serde(default = "default_lease_seconds")]
     pub(crate) lease: Seconds,
@@ -158,8 +158,12 @@ fn default_broker() -> String {
     "broker".into()
 }
 
-fn default_seconds() -> Seconds {
-    Seconds("5".into())
+fn default_wait_seconds() -> Seconds {
+    Seconds("30".into())
+}
+
+fn default_timeout() -> Seconds {
+    Seconds("20".into())
 }
 
 fn default_lease_seconds() -> Seconds {

@@ -34,7 +34,7 @@ pub(crate) struct Scenario {
 }
 
 const fn default_limit_s() -> u64 {
-    30
+    60
 }
 
 /// One scripted server: a port and what its connections do.

@@ -118,9 +118,9 @@ pub(crate) enum Request {
     },
 }
 
-/// What is left of the 5 s with which clients acquire.
+/// What is left of the 30 s with which clients acquire.
 const fn default_wait() -> ByteRange {
-    ByteRange::Between(1, 5)
+    ByteRange::Between(1, 30)
 }
 
 const fn default_lease() -> ByteRange {

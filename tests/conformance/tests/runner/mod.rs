@@ -19,7 +19,7 @@ const SERVER: &str = env!("CARGO_BIN_EXE_ticketing-scripted-server");
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
 
 /// Cases that run at the same time. Most of their time is spent waiting.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 32;
 
 /// Each case has a limit of its own; a client that spins can stop even that.
 const AT_MOST: Duration = Duration::from_secs(300);
