@@ -5,7 +5,6 @@ use std::env;
 
 use anyhow::Result;
 use serde::Serialize;
-use ticketing_test_support::binary;
 
 use crate::figures::{Figures, median};
 use crate::plan::Plan;
@@ -61,13 +60,13 @@ pub(crate) fn measure(workload: Workload, stage: &Stage) -> Result<Comparison> {
     let server_address = server.addr().to_string();
     let (_floor_server, floor_address) = stage.floor_server()?;
     let floor_address = floor_address.to_string();
-    let (ticketing, this) = (binary("ticketing-cli", "ticketing"), env::current_exe()?);
+    let this = env::current_exe()?;
     let product = ["--server", &server_address, "--json", "bench", workload.name(), "--cycles", &cycles];
     let floor = ["floor-client", &floor_address, "--tasks", workload.tasks(), "--cycles", &cycles];
     let mut rounds: Vec<(Figures, Figures)> = Vec::new();
     for _ in 0..stage.plan.rounds {
         stage.step(workload.name());
-        rounds.push((process::json(&ticketing, &product)?, process::json(&this, &floor)?));
+        rounds.push((process::json(&stage.ticketing, &product)?, process::json(&this, &floor)?));
     }
     let ratio = |of: fn(&Figures) -> f64| {
         median(rounds.iter().map(|(product, floor)| of(product) / of(floor)).collect())

@@ -2,6 +2,7 @@
 //! servers come from, and who is told how far it is.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -15,6 +16,8 @@ use crate::process::{self, Helper};
 /// The surroundings of a run, until it is dropped.
 pub(crate) struct Stage {
     pub(crate) plan: Plan,
+    /// The product's command line.
+    pub(crate) ticketing: PathBuf,
     cores: Cores,
     /// Shown on a terminal only.
     bar: ProgressBar,
@@ -26,15 +29,15 @@ impl Stage {
     /// Takes the clients' half of the cores for this process.
     pub(crate) fn set(plan: Plan, steps: u32, keep_awake: bool) -> Result<Self> {
         // Built, if they have to be, while all cores can be used.
-        binary("ticketing-server", "ticketing-server");
-        binary("ticketing-cli", "ticketing");
+        let _ = binary("ticketing-server", "ticketing-server");
+        let ticketing = binary("ticketing-cli", "ticketing");
         let cores = Cores::divide()?;
         let spinners = if keep_awake { process::keep_awake(&cores)? } else { Vec::new() };
         cores.become_client()?;
         let bar = ProgressBar::new(u64::from(steps));
         bar.set_style(ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}")?);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Ok(Self { plan, cores, bar, _spinners: spinners })
+        Ok(Self { plan, ticketing, cores, bar, _spinners: spinners })
     }
 
     /// The next step begins.
