@@ -74,6 +74,7 @@ pub(crate) async fn run(
     let terminal = Terminal::open();
     let group = Group::spawn(command).map_err(|error| not_started(&error))?;
     let guarded = guard.watch(group.id(), grace.until_guard_acts(ticket.remaining()));
+    let terminal = terminal.filter(|terminal| terminal.stay_awake().is_ok());
     let mut watch = Watch { group, terminal, ticket, grace, signals, child_changed };
     let over = match guarded {
         Ok(()) => watch.until_over().await,

@@ -30,13 +30,17 @@ impl Terminal {
     /// `None`: there is no terminal.
     pub(crate) fn open() -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        // From the background, taking the terminal back and writing a message
-        // would stop this process, which has a lease to watch.
-        let mut mask = SigSet::empty();
-        mask.add(MaskedSignal::SIGTTOU);
-        mask.thread_block().ok()?;
         let modes = tcgetattr(&tty).ok();
         Some(Self { tty, modes, job: getpgrp(), lent: false, wanted: false })
+    }
+
+    /// From now on this process is not stopped for what it does to the terminal from
+    /// the background: it has a lease to watch. Called once the command runs, which
+    /// would inherit it.
+    pub(crate) fn stay_awake(&self) -> io::Result<()> {
+        let mut mask = SigSet::empty();
+        mask.add(MaskedSignal::SIGTTOU);
+        Ok(mask.thread_block()?)
     }
 
     /// Whether the command should have the terminal from the start: an

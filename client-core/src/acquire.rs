@@ -162,7 +162,7 @@ impl Acquire {
         let (caller, answer) = Caller::new(permit);
         let kind = Kind::Acquire {
             owner: self.owner,
-            immediate: self.wish.wait_secs == 0,
+            wait_secs: self.wish.wait_secs,
             lease_secs: self.wish.lease_secs,
         };
         let request = Request { key: Arc::clone(&self.key), kind, until: self.until };

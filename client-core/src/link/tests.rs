@@ -76,7 +76,7 @@ fn link() -> (Arc<Link>, mpsc::UnboundedReceiver<Command>) {
 
 fn acquire(shared: &Arc<Shared>, link: &Link, owner: u64) -> oneshot::Receiver<Answer> {
     let (caller, answer) = Caller::new(shared.admit(Lane::Acquire).unwrap());
-    let kind = Kind::Acquire { owner, immediate: false, lease_secs: 10 };
+    let kind = Kind::Acquire { owner, wait_secs: u8::MAX, lease_secs: 10 };
     let request = Request { key: "seat:12".into(), kind, until: clock::now() + 30 * SECOND };
     link.send(Command::Submit(request, caller)).unwrap();
     answer

@@ -23,8 +23,9 @@ pub(crate) enum Kind {
     /// Queue for the key.
     Acquire {
         owner: u64,
-        /// 0: one immediate try. Otherwise the wait on the wire is what is left until `until`.
-        immediate: bool,
+        /// The wait that the caller asked for; 0: one immediate try. On the wire it
+        /// is what is left of it until `until`.
+        wait_secs: u8,
         lease_secs: u8,
     },
     /// Settle an acquire whose answer was lost.
@@ -63,14 +64,12 @@ impl Request {
     /// The wait to ask for now: what is left, in whole seconds, rounded up.
     pub(crate) fn wait_secs(&self, now: u64) -> u8 {
         match self.kind {
-            Kind::Acquire { immediate: false, .. } => {
-                let secs = self.until.saturating_sub(now).div_ceil(SECOND).max(1);
-                u8::try_from(secs).unwrap_or(u8::MAX)
+            Kind::Acquire { wait_secs, .. } if wait_secs > 0 => {
+                // `now` may have been read a little before the acquire began.
+                let left = self.until.saturating_sub(now).div_ceil(SECOND).max(1);
+                u8::try_from(left).unwrap_or(u8::MAX).min(wait_secs)
             }
-            Kind::Acquire { immediate: true, .. }
-            | Kind::Verify { .. }
-            | Kind::Place { .. }
-            | Kind::Release { .. } => 0,
+            Kind::Acquire { .. } | Kind::Verify { .. } | Kind::Place { .. } | Kind::Release { .. } => 0,
         }
     }
 

@@ -256,3 +256,13 @@ fn closing_ends_what_waits_and_lets_releases_through() {
     rig.release(7, 77);
     assert_eq!((rig.told(), rig.write_all()), (vec!["6 unsent".to_owned()], vec!["R 77".to_owned()]));
 }
+
+#[test]
+fn a_wait_on_the_wire_is_never_longer_than_was_asked_for() {
+    let mut rig = Rig::new(true);
+    // The session read its clock a little before the acquire began.
+    let kind = Kind::Acquire { owner: 1, wait_secs: 20, lease_secs: 10 };
+    rig.submit(1, kind, rig.now + 20 * SEC + MILLISECOND);
+    let wait = rig.session.transmit(START)[1];
+    assert_eq!(wait, 20);
+}

@@ -60,9 +60,9 @@ impl Rig {
 
     /// An acquire whose number and owner are the same, with a lease of 10 s.
     fn acquire(&mut self, owner: u64, wait_secs: u64) {
-        let immediate = wait_secs == 0;
-        let until = self.now + if immediate { SEC } else { wait_secs * SEC };
-        self.submit(owner, Kind::Acquire { owner, immediate, lease_secs: 10 }, until);
+        let until = self.now + wait_secs.max(1) * SEC;
+        let wait_secs = u8::try_from(wait_secs).unwrap();
+        self.submit(owner, Kind::Acquire { owner, wait_secs, lease_secs: 10 }, until);
     }
 
     fn release(&mut self, id: u64, token: u64) {
