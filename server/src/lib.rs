@@ -1,7 +1,7 @@
 //! The Ticketing lock server.
 //!
-//! A connection is a [`session`] that owns the socket. All sessions feed one
-//! [`driver`], which owns the lock engine and works in turns: everything that
+//! A connection is a `session` that owns the socket. All sessions feed one
+//! `driver`, which owns the lock engine and works in turns: everything that
 //! arrived meanwhile is decided together, committed together, and answered with
 //! one write a connection.
 //!
