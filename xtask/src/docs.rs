@@ -15,24 +15,21 @@ struct Page {
     args: &'static [&'static str],
 }
 
-/// Makes all that tests and pages start. Of the whole workspace, so that
-/// dependencies have the same features everywhere and are built once.
-pub(crate) const BUILD: [&str; 4] = ["build", "--workspace", "--bins", "--examples"];
-
 const PAGES: &[Page] =
     &[Page { path: "docs/settings.md", binary: "ticketing-server", args: &["docs", "settings"] }];
 
 impl Page {
-    /// What the binary prints, as it was built beside this program.
     fn print(&self) -> Result<Vec<u8>> {
-        let binary = env::current_exe()?.with_file_name(format!("{}{EXE_SUFFIX}", self.binary));
-        cargo::output(Command::new(binary).args(self.args).stdin(Stdio::null()))
+        // Of the whole workspace, so that dependencies keep the features with
+        // which everything else was built.
+        cargo::run(&mut cargo::command(["build", "--quiet", "--workspace", "--bin", self.binary]))?;
+        let built = env::current_exe()?.with_file_name(format!("{}{EXE_SUFFIX}", self.binary));
+        cargo::output(Command::new(built).args(self.args).stdin(Stdio::null()))
     }
 }
 
 /// Makes every page anew.
 pub(crate) fn write() -> Result<()> {
-    cargo::run(&mut cargo::command(BUILD))?;
     for page in PAGES {
         let path = cargo::root().join(page.path);
         fs::write(&path, page.print()?).with_context(|| format!("{} cannot be written", page.path))?;
@@ -41,7 +38,7 @@ pub(crate) fn write() -> Result<()> {
     Ok(())
 }
 
-/// Compares every page with what the binaries of the last [`BUILD`] say.
+/// Compares every page with what the code says now.
 pub(crate) fn compare() -> Result<()> {
     let mut stale = Vec::new();
     for page in PAGES {

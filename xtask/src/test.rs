@@ -10,8 +10,10 @@ pub(crate) fn run(strict: bool) -> ExitCode {
     let mut report = Report::default();
     format(&mut report);
     lints(&mut report);
-    // What tests start must stand beside them.
-    if report.step("build", || cargo::run(&mut cargo::command(docs::BUILD))) {
+    if report.step("build", || {
+        // What tests start must stand beside them.
+        cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
+    }) {
         tests(&mut report);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
         report.step("generated files", docs::compare);
