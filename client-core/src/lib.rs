@@ -66,3 +66,8 @@ pub use placement::{Place, Placement};
 pub use ticket::{Grant, Ticket};
 pub use ticketing_protocol::handshake::Domain;
 pub use verify::Verdict;
+
+// The Rust of the README is compiled and run like every other example.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

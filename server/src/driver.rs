@@ -180,6 +180,7 @@ impl Driver {
             match message {
                 Message::Requests(conn, requests) => {
                     requests_taken += requests.len();
+                    self.engine.expect(requests.keys());
                     for request in requests.iter() {
                         self.engine.handle(now, Input::Request(conn.id, request));
                     }

@@ -68,20 +68,24 @@ impl Requests {
         owed
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Request<'_>> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let mut keys = self.keys.as_slice();
-        self.items.iter().map(move |&(what, key_bytes)| {
+        self.items.iter().map(move |&(_, key_bytes)| {
             let key;
             (key, keys) = keys.split_at(usize::from(key_bytes).min(keys.len()));
-            match what {
-                What::Acquire { wait_secs, lease_secs, owner } => {
-                    Request::Acquire { wait_secs, lease_secs, owner, key, received: self.received }
-                }
-                What::Release { token } => Request::Release { token, key },
-                What::Cancel { owner } => Request::Cancel { owner, key },
-                What::Place { owner } => Request::Place { owner, key },
-                What::Verify { owner } => Request::Verify { owner, key },
+            key
+        })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Request<'_>> {
+        self.items.iter().zip(self.keys()).map(|(&(what, _), key)| match what {
+            What::Acquire { wait_secs, lease_secs, owner } => {
+                Request::Acquire { wait_secs, lease_secs, owner, key, received: self.received }
             }
+            What::Release { token } => Request::Release { token, key },
+            What::Cancel { owner } => Request::Cancel { owner, key },
+            What::Place { owner } => Request::Place { owner, key },
+            What::Verify { owner } => Request::Verify { owner, key },
         })
     }
 }

@@ -111,6 +111,11 @@ impl<R: Reply> Session<R> {
         }
     }
 
+    /// Whether something waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.book.outbox.is_empty()
+    }
+
     /// The next bytes to write; empty: nothing. None of them counts as handed
     /// over before [`Session::wrote`] says so.
     pub(crate) fn transmit(&mut self, now: u64) -> &[u8] {

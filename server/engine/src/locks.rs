@@ -1,5 +1,7 @@
 //! The held keys.
 
+use std::hint::black_box;
+
 use smallvec::SmallVec;
 use ticketing_timers::TimerId;
 
@@ -38,11 +40,14 @@ impl Lock {
 pub(crate) struct Locks {
     store: Store<Lock>,
     seed: Seed,
+    /// Buffers of [`Locks::fetch`].
+    hashes: Vec<u64>,
+    found: Vec<u32>,
 }
 
 impl Locks {
     pub(crate) fn new(seed: Seed) -> Self {
-        Self { store: Store::default(), seed }
+        Self { store: Store::default(), seed, hashes: Vec::new(), found: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -52,6 +57,15 @@ impl Locks {
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
         let mut found = self.store.with_hash(self.seed.of_key(key));
         found.find(|(_, lock)| *lock.key == *key).map(|(id, _)| id)
+    }
+
+    /// Fetches what the given keys will be looked for in, all of it at a time: one
+    /// after the other, each would wait for memory by itself.
+    pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.hashes.extend(keys.map(|key| self.seed.of_key(key)));
+        self.found.extend(self.hashes.drain(..).filter_map(|hash| self.store.first_with_hash(hash)));
+        let tokens = self.found.drain(..).filter_map(|id| Some(self.store.get(id)?.token));
+        black_box(tokens.fold(0, u64::wrapping_add));
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Lock> {
@@ -77,5 +91,19 @@ impl Locks {
     /// The numbers of all held keys.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.store.ids().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_fetched_stays_as_it_is() {
+        let mut locks = Locks::new(Seed([1, 2]));
+        let id = locks.insert(b"held", 3, 4);
+        locks.fetch([b"held".as_slice(), b"free", b"held"].into_iter());
+        assert_eq!((locks.len(), locks.find(b"held"), locks.find(b"free")), (1, Some(id), None));
+        assert!(locks.hashes.is_empty() && locks.found.is_empty());
     }
 }

@@ -46,6 +46,11 @@ impl<T> Store<T> {
         self.index.iter_hash(hash).filter_map(|&id| Some((id, self.get(id)?)))
     }
 
+    /// The number of a value that probably has this hash. Does not look at the value.
+    pub(crate) fn first_with_hash(&self, hash: u64) -> Option<u32> {
+        self.index.iter_hash(hash).next().copied()
+    }
+
     /// The number that the next value gets.
     pub(crate) fn next_id(&self) -> u32 {
         self.slots.next_id()
