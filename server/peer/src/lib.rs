@@ -1,0 +1,1 @@
+//! Authenticated, pipelined calls between the nodes of a cluster.

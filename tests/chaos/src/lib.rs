@@ -1,0 +1,1 @@
+//! Clusters of real server processes under faults.

@@ -1,0 +1,1 @@
+//! Histories of lock operations, and what must hold for them.
