@@ -165,6 +165,21 @@ impl Engine {
         self.next_token.unwrap_or(u64::MAX)
     }
 
+    /// How many sealed batches have answers that are still owed: their fate is not
+    /// known yet, or [`Engine::drain`] has not been called since.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.turns.pending_turns()
+    }
+
+    /// Whether nothing is owed: no batch waits for its fate, no answer for a
+    /// [`drain`](Engine::drain), and there is nothing to seal. An engine that is out of
+    /// office and idle has said its last word on all that it decided; it can be dropped.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.turns.is_idle()
+    }
+
     /// What it has done and holds.
     #[must_use]
     pub fn stats(&self) -> Stats {

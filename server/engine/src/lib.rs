@@ -37,6 +37,7 @@
 //! assert_eq!(answers, 1);
 //! ```
 
+mod bytes;
 mod config;
 mod connections;
 mod decide;
@@ -45,7 +46,10 @@ mod hash;
 mod locks;
 mod pass;
 mod queue;
+pub mod record;
+mod restore;
 mod store;
+mod table;
 mod tape;
 mod tombstones;
 mod turns;
@@ -54,5 +58,6 @@ mod waiters;
 
 pub use config::{Config, Limits};
 pub use engine::{Engine, Stats};
+pub use table::{BadSnapshot, Buried, Held, Table, Violation};
 pub use turns::Batch;
 pub use types::{Answer, ConnId, Effect, Input, Nanos, Request, SECOND, Seq};

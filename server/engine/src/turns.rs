@@ -240,6 +240,15 @@ impl Turns {
         }
     }
 
+    /// How many sealed turns have answers that have not gone.
+    pub(crate) fn pending_turns(&self) -> usize {
+        self.sealed.iter().filter(|turn| !turn.settled || !turn.answers.is_empty()).count()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending_turns() == 0 && self.effects.is_empty() && self.open.answers.is_empty()
+    }
+
     fn place_of(&self, seq: Seq) -> Option<usize> {
         let first = self.sealed.front()?.seq;
         usize::try_from(seq.checked_sub(first)?).ok().filter(|&place| place < self.sealed.len())
