@@ -116,8 +116,8 @@ impl Engine {
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
             Input::Committed(seq) => self.committed(now, seq),
-            Input::Refused(seq) => self.turns.settle_as(seq, refused),
-            Input::Unknown(seq) => self.turns.settle_as(seq, |_| Answer::CloseUnknown),
+            Input::Refused(seq) => self.lost(seq, refused),
+            Input::Unknown(seq) => self.lost(seq, unknown),
             Input::TokenCeiling(token) => self.token_ceiling = self.token_ceiling.max(token),
             Input::Drain => self.start_draining(),
             Input::Retire => self.retire(),
@@ -191,6 +191,11 @@ impl Engine {
             ..self.stats
         }
     }
+}
+
+/// What becomes of an answer whose batch has a fate that nobody knows.
+pub(crate) const fn unknown(_: Answer<'static>) -> Answer<'static> {
+    Answer::CloseUnknown
 }
 
 /// What becomes of an answer whose batch never was appended.

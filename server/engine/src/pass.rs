@@ -49,10 +49,25 @@ impl Engine {
         });
     }
 
-    /// A batch has been applied: leases and tombstones of it begin, and what was
-    /// granted to a connection that is gone goes on to the next.
+    /// A batch has been applied, and so have those before it.
     pub(crate) fn committed(&mut self, now: Nanos, seq: Seq) {
-        let Some(place) = self.turns.settle(seq) else { return };
+        self.turns.commit(seq);
+        while let Some(place) = self.turns.settle_next() {
+            self.begin(now, place);
+        }
+    }
+
+    /// A batch was not applied, or nobody knows: what was decided on top of it may
+    /// never be true.
+    pub(crate) fn lost(&mut self, seq: Seq, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
+        if self.turns.lose(seq, instead) {
+            self.retire();
+        }
+    }
+
+    /// Leases and tombstones of a turn begin, and what was granted to a connection
+    /// that is gone goes on to the next.
+    fn begin(&mut self, now: Nanos, place: usize) {
         let mut index = 0;
         while let Some((pending, key)) = self.turns.pending(place, index) {
             index += 1;

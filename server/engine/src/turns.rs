@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use hashbrown::HashTable;
 
 use crate::connections::Connections;
+use crate::engine::unknown;
 use crate::hash::Seed;
 use crate::tape::{Keyed as _, Tape};
 use crate::{Answer, ConnId, Effect, Seq};
@@ -81,6 +82,8 @@ struct Turn {
     gates: HashTable<u64>,
     /// Answers that wait for nothing and have not gone.
     free: usize,
+    /// It has committed, but the fate of one before it was not known when this was told.
+    committed: bool,
     /// Its fate is known: every answer may go.
     settled: bool,
 }
@@ -92,6 +95,8 @@ pub(crate) struct Turns {
     open: Turn,
     sealed: VecDeque<Turn>,
     last_seq: Seq,
+    /// The earliest batch that was not applied, as far as anybody knows.
+    lost: Option<Seq>,
     seed: Seed,
     /// Buffers of past turns, for the next ones.
     spare_turns: Vec<Turn>,
@@ -111,6 +116,7 @@ impl Turns {
             open: Turn::default(),
             sealed: VecDeque::new(),
             last_seq: 0,
+            lost: None,
             seed,
             spare_turns: Vec::new(),
             spare_effects: Vec::new(),
@@ -163,7 +169,7 @@ impl Turns {
         self.last_seq += 1;
         self.open.seq = self.last_seq;
         let mut next = self.spare_turns.pop().unwrap_or_default();
-        next.settled = false;
+        (next.committed, next.settled) = (false, false);
         self.sealed.push_back(std::mem::replace(&mut self.open, next));
         let effects = std::mem::replace(&mut self.effects, self.spare_effects.pop().unwrap_or_default());
         Some(Batch { seq: self.last_seq, effects })
@@ -177,13 +183,37 @@ impl Turns {
         }
     }
 
-    /// Lets the answers of a turn go. Returns its place, for [`Turns::pending`].
-    pub(crate) fn settle(&mut self, seq: Seq) -> Option<usize> {
-        let place = self.place_of(seq)?;
-        let turn = self.sealed.get_mut(place).filter(|turn| !turn.settled)?;
-        turn.settled = true;
-        turn.open_gates();
+    /// A batch has committed. Its answers may go once all before it have, which is
+    /// what [`Turns::settle_next`] sees to.
+    pub(crate) fn commit(&mut self, seq: Seq) {
+        let is_out_of_order = self.lost.is_some_and(|lost| lost < seq);
+        let Some(turn) = self.waiting(seq) else { return };
+        if is_out_of_order {
+            turn.settle_as(unknown);
+        } else {
+            turn.committed = true;
+        }
+    }
+
+    /// Lets the answers of the oldest turn that waits for its fate go, if it has
+    /// committed. Returns its place, for [`Turns::pending`].
+    pub(crate) fn settle_next(&mut self) -> Option<usize> {
+        let place = self.sealed.iter().position(|turn| !turn.settled)?;
+        let turn = self.sealed.get_mut(place).filter(|turn| turn.committed)?;
+        turn.settle();
         Some(place)
+    }
+
+    /// A batch was not applied, or nobody knows: its answers go as others than were
+    /// meant, and so do those of later ones that were said to have committed. Returns
+    /// whether its fate was open.
+    pub(crate) fn lose(&mut self, seq: Seq, instead: impl Fn(Answer<'static>) -> Answer<'static>) -> bool {
+        let Some(turn) = self.waiting(seq) else { return false };
+        turn.settle_as(instead);
+        self.lost = Some(self.lost.map_or(seq, |lost| lost.min(seq)));
+        let later = self.sealed.iter_mut().filter(|turn| turn.seq > seq);
+        later.filter(|turn| turn.committed && !turn.settled).for_each(|turn| turn.settle_as(unknown));
+        true
     }
 
     /// Lock and token of each committed grant whose answer to this connection has
@@ -203,13 +233,6 @@ impl Turns {
     pub(crate) fn pending(&self, place: usize, index: usize) -> Option<(Pending, &[u8])> {
         let (pending, key) = self.sealed.get(place)?.answers.get(index)?;
         Some((*pending, key))
-    }
-
-    /// Lets the answers of a turn go as others than were meant.
-    pub(crate) fn settle_as(&mut self, seq: Seq, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
-        if let Some(turn) = self.settle(seq).and_then(|place| self.sealed.get_mut(place)) {
-            turn.replace_gated(instead);
-        }
     }
 
     /// Throws the effects of the open turn away and answers as if it had been
@@ -249,9 +272,11 @@ impl Turns {
         self.pending_turns() == 0 && self.effects.is_empty() && self.open.answers.is_empty()
     }
 
-    fn place_of(&self, seq: Seq) -> Option<usize> {
+    /// The turn of this number, if nothing was told of its fate.
+    fn waiting(&mut self, seq: Seq) -> Option<&mut Turn> {
         let first = self.sealed.front()?.seq;
-        usize::try_from(seq.checked_sub(first)?).ok().filter(|&place| place < self.sealed.len())
+        let place = usize::try_from(seq.checked_sub(first)?).ok()?;
+        self.sealed.get_mut(place).filter(|turn| !turn.committed && !turn.settled)
     }
 }
 
@@ -284,6 +309,16 @@ impl Turn {
             self.answers.retain(|pending| !wanted(pending.then));
             self.free = 0;
         }
+    }
+
+    fn settle(&mut self) {
+        self.settled = true;
+        self.open_gates();
+    }
+
+    fn settle_as(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
+        self.settled = true;
+        self.replace_gated(instead);
     }
 
     /// Frees every answer and turns those that waited for the commit into others.

@@ -79,11 +79,22 @@ pub enum Input<'a> {
     /// Time passed: runs out waits and leases that are due, a bounded number
     /// (see [`Limits::timers_per_tick`](crate::Limits)).
     Tick,
-    /// The batch of this number has been applied. Batches commit in order.
+    /// The batch of this number has been applied.
+    ///
+    /// Every batch has one fate: this, [`Refused`](Self::Refused) or
+    /// [`Unknown`](Self::Unknown). A second word about one, or a word about a number
+    /// that was never sealed, changes nothing. Batches commit in the order of their
+    /// numbers: a commit that is told before the fate of an earlier batch waits for
+    /// that. One that is told although an earlier batch was refused or stays unknown
+    /// contradicts the log; nothing definite is said of it, as if it were unknown too.
     Committed(Seq),
     /// The batch of this number was certainly never appended to the log.
+    ///
+    /// All that was decided after it stands on it, so this is also the end of the
+    /// engine's office: see [`Retire`](Self::Retire).
     Refused(Seq),
-    /// Nobody knows whether the batch of this number will be applied.
+    /// Nobody knows whether the batch of this number will be applied. It ends the
+    /// office as well.
     Unknown(Seq),
     /// More tokens may be given out: up to and including this one.
     TokenCeiling(u64),
