@@ -48,30 +48,37 @@ impl Lost {
     }
 }
 
-impl From<Lost> for CallError {
-    fn from(lost: Lost) -> Self {
+impl From<&Lost> for CallError {
+    fn from(lost: &Lost) -> Self {
         Self::Closed(lost.to_string().into())
     }
 }
 
+/// A connection that has ended.
+#[derive(Debug)]
+pub(crate) struct Over {
+    pub(crate) lost: Lost,
+    /// Whether the peer has answered at least one call.
+    pub(crate) useful: bool,
+}
+
 /// Makes the calls that wait, and those that come, until the connection ends;
-/// then all of them are answered. Sets `useful` once the peer has answered one.
+/// then all of them have ended.
 pub(crate) async fn ask(
     stream: Box<dyn Stream>,
     waiting: &mut Vec<Asked>,
     calls: &mut UnboundedReceiver<Asked>,
     limits: &Limits,
-    useful: &mut bool,
-) -> Lost {
+) -> Over {
     let mut asking = Asking::default();
     for asked in waiting.drain(..) {
         asking.send(asked);
     }
-    let lost = asking.converse(stream, calls, limits, useful).await;
-    asking.pending.end_overdue(Instant::now());
-    let error = CallError::Closed(lost.to_string().into());
-    asking.pending.end_all(&error);
-    lost
+    let lost = asking.converse(stream, calls, limits).await;
+    let Asking { mut pending, useful, .. } = asking;
+    pending.end_overdue(Instant::now());
+    pending.end_all(&CallError::from(&lost));
+    Over { lost, useful }
 }
 
 #[derive(Default)]
@@ -79,6 +86,7 @@ struct Asking {
     pending: Pending,
     outbox: Outbox,
     last_id: u64,
+    useful: bool,
 }
 
 impl Asking {
@@ -87,7 +95,6 @@ impl Asking {
         stream: Box<dyn Stream>,
         calls: &mut UnboundedReceiver<Asked>,
         limits: &Limits,
-        useful: &mut bool,
     ) -> Lost {
         let (read, mut write) = tokio::io::split(stream);
         let mut reader = FrameReader::new(read, limits.max_body);
@@ -116,7 +123,7 @@ impl Asking {
                                 if let Err(unasked) = self.pending.answered(&frame) {
                                     return unasked;
                                 }
-                                *useful = true;
+                                self.useful = true;
                             }
                             Ok(None) => break,
                             Err(too_long) => return Lost::TooLong(too_long),
@@ -146,6 +153,10 @@ impl Asking {
     }
 
     fn send(&mut self, asked: Asked) {
+        // A call that comes too late says nothing about the connection.
+        if asked.deadline <= Instant::now() {
+            return asked.end.with(Err(CallError::TimedOut));
+        }
         self.last_id += 1;
         self.outbox.push(asked.kind, self.last_id, asked.body);
         self.pending.add(self.last_id, asked.deadline, asked.end);

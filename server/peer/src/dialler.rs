@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
 use tracing::{debug, info, warn};
 
-use crate::asking::{Lost, ask};
+use crate::asking::{Lost, Over, ask};
 use crate::config::Config;
 use crate::handshake::{Binding, NoLink, dial};
 use crate::identity::Party;
@@ -83,7 +83,7 @@ impl Dialler {
             }
         }
         for asked in self.waiting {
-            asked.end.with(Err(Lost::Dropped.into()));
+            asked.end.with(Err(CallError::from(&Lost::Dropped)));
         }
     }
 
@@ -115,13 +115,13 @@ impl Dialler {
     /// [`Peer`](crate::Peer) was dropped.
     async fn converse(&mut self, stream: Box<dyn Stream>) -> Option<()> {
         let Place { address, meant, config, .. } = &self.place;
-        if self.trouble.is_some() {
-            info!(peer = %address, node = meant.node, "a peer is connected again");
-        } else {
-            debug!(peer = %address, node = meant.node, "a peer is connected");
+        debug!(peer = %address, node = meant.node, "a peer is connected");
+        if self.trouble.is_some()
+            && let Some(left_out) = self.log.may_say("again", Instant::now())
+        {
+            info!(peer = %address, node = meant.node, left_out, "a peer is connected again");
         }
-        let mut useful = false;
-        let lost = ask(stream, &mut self.waiting, &mut self.calls, &config.limits, &mut useful).await;
+        let Over { lost, useful } = ask(stream, &mut self.waiting, &mut self.calls, &config.limits).await;
         if useful {
             self.trouble = None;
         }

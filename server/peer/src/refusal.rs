@@ -19,7 +19,7 @@ pub enum Refusal {
         other: u16,
     },
     /// The dialler did not prove the secret.
-    #[error("the two sides have different peer secrets")]
+    #[error("the two sides have different peer secrets (or something between them ends TLS)")]
     Secret,
     /// The dialler belongs to another cluster, or means another one.
     #[error("the dialler belongs to or means cluster {dialler}, the listener belongs to cluster {listener}")]

@@ -231,7 +231,7 @@ impl Newcomer {
             }
             Unfit::Gone(error) => debug!(%peer, %error, "a connection ended in the middle of the handshake"),
             Unfit::Random(error) => {
-                error!(%error, "no random bytes for a challenge: no peer can authenticate")
+                error!(%error, "no random bytes for a challenge: no peer can authenticate");
             }
         }
     }

@@ -27,7 +27,7 @@ pub(crate) enum NoLink {
     Late(Duration),
     #[error("{0}")]
     Stranger(Stranger),
-    #[error("the connection ended in the middle of the handshake: {0} (is TLS on at one end only?)")]
+    #[error("the connection ended in the middle of the handshake: {0}")]
     Ended(io::Error),
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -38,6 +38,12 @@ pub(crate) enum NoLink {
 }
 
 impl NoLink {
+    /// A listener that verifies certificates says no when TLS is open already.
+    fn ended(error: io::Error) -> Self {
+        let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
+        if of_tls { Self::Tls(error) } else { Self::Ended(error) }
+    }
+
     /// In a word, by which log lines are counted.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -58,7 +64,7 @@ impl From<Broken> for NoLink {
     fn from(broken: Broken) -> Self {
         match broken {
             Broken::Stranger(stranger) => Self::Stranger(stranger),
-            Broken::Io(error) => Self::Ended(error),
+            Broken::Io(error) => Self::ended(error),
         }
     }
 }
@@ -79,12 +85,12 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     if version != VERSION {
         return Err(Refusal::Version { other: version }.into());
     }
-    let challenge = challenge.whole(stream).await.map_err(NoLink::Ended)?;
+    let challenge = challenge.whole(stream).await.map_err(NoLink::ended)?;
     let mut said = said(&hello, challenge, binding);
     send(stream, &secret.prove(Role::Dialler, &said)).await?;
 
     let mut verdict = Incoming::<VERDICT>::new();
-    let verdict = verdict.whole(stream).await.map_err(NoLink::Ended)?;
+    let verdict = verdict.whole(stream).await.map_err(NoLink::ended)?;
     let (code, answering, proof) = messages::read_verdict(verdict);
     if code == Refusal::Secret.code() {
         return Err(Refusal::Secret.into());
@@ -102,6 +108,6 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &[u8]) -> Result<(), NoLink> {
-    stream.write_all(message).await.map_err(NoLink::Ended)?;
-    stream.flush().await.map_err(NoLink::Ended)
+    stream.write_all(message).await.map_err(NoLink::ended)?;
+    stream.flush().await.map_err(NoLink::ended)
 }

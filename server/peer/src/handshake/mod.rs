@@ -27,6 +27,8 @@ mod answer;
 mod dial;
 mod incoming;
 mod messages;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use answer::{Unfit, Welcomed, answer, part};
 pub(crate) use dial::{NoLink, dial};
