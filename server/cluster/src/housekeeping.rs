@@ -1,0 +1,52 @@
+//! Keeps the log short.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver as _;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::node::Running;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A log that takes this much memory is replaced by a snapshot.
+const SNAPSHOT_AT: usize = 64 << 20;
+
+/// What a log keeps after a snapshot, so that a node that was away for a moment
+/// catches up without one.
+const KEPT: usize = 32 << 20;
+
+/// Entries after which a snapshot is worth its while, however small they are.
+const SNAPSHOT_AFTER: u64 = 500_000;
+
+/// Runs until it is dropped.
+pub(crate) async fn keep(running: Arc<Running>) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut asked_at = 0;
+    loop {
+        ticks.tick().await;
+        let (applied, snapshot) = {
+            let metrics = running.raft.data_metrics();
+            let metrics = metrics.borrow_watched();
+            let index = |log_id: &Option<crate::types::LogId>| log_id.map_or(0, |log_id| log_id.index);
+            (index(&metrics.last_applied), index(&metrics.snapshot))
+        };
+        let weight = running.log.weight();
+        let since = applied.saturating_sub(snapshot.max(asked_at));
+        // A snapshot takes a while: it is not asked for twice for the same entries.
+        let heavy = weight > SNAPSHOT_AT && since > 0 && snapshot >= asked_at;
+        if heavy || since > SNAPSHOT_AFTER {
+            asked_at = applied;
+            // A node that has stopped needs none.
+            let _ = running.raft.trigger().snapshot().await;
+        }
+        if let Some(point) = running.log.purge_point(KEPT).map(|point| point.min(snapshot))
+            && point > 0
+        {
+            let _ = running.raft.trigger().purge_log(point).await;
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A process in a cluster: what all its tasks share, and how the rest of the
+//! server uses it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::errors::ClientWriteError;
+use openraft::raft::ClientWriteResult;
+use openraft::{Instant as _, ServerState};
+use ticketing_engine::{Fate, Nanos, Office, Replica, Seq};
+use ticketing_peer::{ClusterId, Party};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep};
+
+use crate::answering::Front;
+use crate::calls::Form;
+use crate::life;
+use crate::log::MemoryLog;
+use crate::machine::Machine;
+use crate::peers::Peers;
+use crate::report::Report;
+use crate::slots::{Slot, Slots};
+use crate::standing::{Stage, Standing};
+use crate::timing::Timing;
+use crate::types::{Applied, Command, Member, NodeId, Raft, Types};
+
+/// What a process of a cluster needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// All places.
+    pub slots: Slots,
+    /// The index of the place that this process fills.
+    pub slot: u8,
+    /// How it talks to its peers.
+    pub peer: ticketing_peer::Config,
+    /// How often the leader is heard, and how soon it is missed.
+    pub timing: Timing,
+    /// A monotonic clock that goes on during suspend.
+    pub clock: fn() -> Nanos,
+    /// Random: it keeps clients from choosing keys that collide in a table.
+    pub hash_seed: [u64; 2],
+}
+
+/// A process of a cluster. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Cluster(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    /// No two processes have the same.
+    pub(crate) incarnation: u128,
+    pub(crate) standing: watch::Sender<Standing>,
+    /// Connections to whoever answers, under no name.
+    pub(crate) strangers: Peers,
+    running: Mutex<Option<Arc<Running>>>,
+    pub(crate) forms: mpsc::Sender<(Form, oneshot::Sender<Result<(), String>>)>,
+}
+
+/// A node that takes part, or is about to.
+pub(crate) struct Running {
+    pub(crate) identity: ClusterId,
+    pub(crate) node: NodeId,
+    pub(crate) raft: Raft,
+    pub(crate) machine: Machine,
+    pub(crate) log: MemoryLog,
+    pub(crate) peers: Peers,
+    /// The cluster in which this node is a founder.
+    pub(crate) form: Option<Form>,
+    /// The office that was given up because a batch of it was refused.
+    pub(crate) renounced: watch::Sender<Option<Office>>,
+    /// Until when which place may go to a new process although the old one lives.
+    pub(crate) takeover: Mutex<Option<(u8, Instant)>>,
+    /// Somebody asked for a place.
+    pub(crate) seats_changed: Notify,
+    /// A peer has said that this node is none any more.
+    pub(crate) superseded: Arc<Notify>,
+    /// When a leader was last heard.
+    pub(crate) heard: Mutex<Instant>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("standing", &*self.standing.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Starts a process that answers its peers on `listener`. It waits until a
+    /// cluster is initialised, or comes back into the one that its peers are in.
+    ///
+    /// # Errors
+    /// If the system gives no random bytes.
+    pub fn start(config: Config, listener: TcpListener) -> Result<Self, getrandom::Error> {
+        let mut incarnation = [0; 16];
+        getrandom::fill(&mut incarnation)?;
+        let (forms, formed) = mpsc::channel(1);
+        let inner = Arc::new(Inner {
+            strangers: Peers::new(Party::NOBODY, config.peer.clone()),
+            incarnation: u128::from_le_bytes(incarnation),
+            standing: watch::Sender::new(Standing::default()),
+            running: Mutex::new(None),
+            forms,
+            config,
+        });
+        let front = Arc::new(Front(Arc::clone(&inner)));
+        let peer = inner.config.peer.clone();
+        tokio::spawn(ticketing_peer::serve(listener, front, peer, std::future::pending()));
+        tokio::spawn(life::live(Arc::clone(&inner), formed));
+        Ok(Self(inner))
+    }
+
+    /// Where this process stands, now and whenever it changes.
+    #[must_use]
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.0.standing.subscribe()
+    }
+
+    /// The applied state. In an office it is what its engine begins with, as long
+    /// as that has proposed nothing.
+    #[must_use]
+    pub fn replica(&self) -> Option<Replica> {
+        Some(self.0.running()?.machine.view().replica)
+    }
+
+    /// Proposes a batch; `told` learns what became of it, exactly once. Batches of an
+    /// office are numbered from 1 without a gap, and proposed in that order.
+    pub async fn propose(
+        &self,
+        office: Office,
+        seq: Seq,
+        record: Bytes,
+        told: impl FnOnce(Fate) + Send + Sync + 'static,
+    ) {
+        let report = Report::to(|result| told(fate(result)));
+        // Without a node the report is dropped here, which says that nobody knows.
+        let Some(running) = self.0.running() else { return };
+        let Office { term, run } = office;
+        let write = running.raft.write(Command::Batch { term, run, seq, record });
+        // If openraft has stopped, it drops the report.
+        let _ = write.with_leader(term).responder(report).await;
+    }
+
+    /// Gives an office up, because a batch of it was refused: what was decided on
+    /// top of it is void. The node takes another office if it still leads.
+    pub fn renounce(&self, office: Office) {
+        if let Some(running) = self.0.running() {
+            running.renounced.send_replace(Some(office));
+        }
+    }
+
+    /// Hands leadership to another node, if this one leads. Returns when another
+    /// one leads or the time is over.
+    pub async fn hand_over(&self, time: Duration) {
+        let Some(running) = self.0.running() else { return };
+        let deadline = Instant::now() + time;
+        let leads = || running.raft.server_metrics().borrow_watched().current_leader == Some(running.node);
+        while leads() && Instant::now() < deadline {
+            if let Some(heir) = running.best_heir() {
+                // It may refuse, because it is not there yet: then it is asked again.
+                let _ = running.raft.trigger().transfer_leader(heir).await;
+            }
+            let asked_again = Instant::now() + Duration::from_millis(50);
+            while leads() && Instant::now() < asked_again.min(deadline) {
+                sleep(Duration::from_millis(2)).await;
+            }
+        }
+    }
+
+    /// Ends this node's part in its cluster.
+    pub async fn shutdown(&self) {
+        if let Some(running) = self.0.running() {
+            // A node that has ended already is as good.
+            let _ = running.raft.shutdown().await;
+        }
+    }
+}
+
+/// Only what openraft guarantees is taken for certain.
+pub(crate) fn fate(result: Option<ClientWriteResult<Types>>) -> Fate {
+    match result {
+        Some(Ok(done)) => match done.response() {
+            Applied::Done | Applied::Seated(_) => Fate::Applied,
+            Applied::Skipped => Fate::Refused,
+        },
+        // Never appended, which is documented.
+        Some(Err(ClientWriteError::ForwardToLeader(_))) => Fate::Refused,
+        Some(Err(
+            ClientWriteError::LogEntryDiscarded(_)
+            | ClientWriteError::ChangeMembershipError(_)
+            | ClientWriteError::PreconditionFailed(_),
+        ))
+        | None => Fate::Unknown,
+    }
+}
+
+impl Inner {
+    pub(crate) fn running(&self) -> Option<Arc<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_running(&self, running: Option<Arc<Running>>) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
+    }
+
+    /// Changes what the rest of the server sees.
+    pub(crate) fn stand(&self, change: impl FnOnce(&mut Standing)) {
+        self.standing.send_if_modified(|standing| {
+            let before = standing.clone();
+            change(standing);
+            *standing != before
+        });
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.standing.borrow().stage
+    }
+
+    /// The place that this process fills.
+    pub(crate) fn slot(&self) -> Option<&Slot> {
+        self.config.slots.get(self.config.slot)
+    }
+
+    /// This process as a member.
+    pub(crate) fn member(&self) -> Option<Member> {
+        let Slot { peer, client, .. } = self.slot()?.clone();
+        Some(Member { slot: self.config.slot, peer, client })
+    }
+
+    /// Everybody else's place.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (u8, &Slot)> {
+        self.config.slots.iter().filter(|(index, _)| *index != self.config.slot)
+    }
+}
+
+impl Running {
+    /// Which of the members this is.
+    pub(crate) fn member(&self, node: NodeId) -> Option<Member> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().get_node(&node).cloned()
+    }
+
+    /// How long it is since a majority was seen: by itself if this node leads, or
+    /// through its leader.
+    pub(crate) fn out_of_touch(&self) -> Duration {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        match metrics.last_quorum_acked.as_ref().filter(|_| metrics.state == ServerState::Leader) {
+            Some(acknowledged) => acknowledged.elapsed(),
+            None => heard,
+        }
+    }
+
+    /// The voter that has the most of the log and was heard of last.
+    fn best_heir(&self) -> Option<NodeId> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let replication = metrics.replication.as_ref()?;
+        let voters = metrics.membership_config.membership().voter_ids().filter(|&id| id != self.node);
+        let mut voters = voters.collect::<Vec<_>>();
+        let heard = |id: &NodeId| Some(metrics.heartbeat.as_ref()?.get(id)?.as_ref()?.elapsed());
+        voters.retain(|id| heard(id).is_some_and(|ago| ago < Duration::from_secs(1)));
+        voters.into_iter().max_by_key(|id| replication.get(id).copied().flatten())
+    }
+}
