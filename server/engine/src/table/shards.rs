@@ -21,7 +21,7 @@ pub(super) trait Hashed: Clone {
     fn hash(&self, seed: Seed) -> u64;
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Shards<T> {
     parts: Box<[Arc<HashTable<T>>]>,
     len: usize,
