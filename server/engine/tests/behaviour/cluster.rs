@@ -28,8 +28,7 @@ struct Node {
 
 impl Cluster {
     pub(crate) fn new(ahead: [i64; NODES]) -> Self {
-        let node = |ahead| Node { table: Table::new([3, 4]), plain: Plain::default(), applied: 0, ahead };
-        Self { log: Vec::new(), nodes: ahead.map(node), snapshot: None }
+        Self { log: Vec::new(), nodes: ahead.map(Node::new), snapshot: None }
     }
 
     pub(crate) fn clock(&self, node: usize, now: Nanos) -> Nanos {
@@ -53,11 +52,21 @@ impl Cluster {
         self.snapshot = Some(self.nodes[of].clone());
     }
 
+    /// A machine boots: it holds nothing, and its clock begins, so that it shows this now.
+    pub(crate) fn boot(&mut self, now: Nanos, node: usize, clock: Nanos) {
+        self.nodes[node] = Node::new(clock.cast_signed() - now.cast_signed());
+    }
+
     /// A node that is behind gets the snapshot, which was under way for so long.
-    /// Returns whether there was one.
-    pub(crate) fn send_snapshot(&mut self, now: Nanos, transit: Nanos, to: usize) -> Result<bool, String> {
+    /// Returns what it held, if there was one.
+    pub(crate) fn send_snapshot(
+        &mut self,
+        now: Nanos,
+        transit: Nanos,
+        to: usize,
+    ) -> Result<Option<Plain>, String> {
         let to = &mut self.nodes[to];
-        let Some(from) = self.snapshot.take_if(|from| from.applied >= to.applied) else { return Ok(false) };
+        let Some(from) = self.snapshot.take_if(|from| from.applied >= to.applied) else { return Ok(None) };
         from.plain.agrees_with(&from.table).map_err(|why| format!("the snapshot changed: {why}"))?;
         let (here, there) = (from.clock(now), to.clock(now + transit));
         let mut bytes = Vec::new();
@@ -65,7 +74,12 @@ impl Cluster {
         to.table = Table::read(there, [transit, 5], &bytes).map_err(|bad| bad.to_string())?;
         (to.plain, to.applied) = (from.plain.on_clock(here, there), from.applied);
         to.plain.agrees_with(&to.table)?;
-        Ok(true)
+        Ok(Some(to.plain.clone()))
+    }
+
+    /// What a node holds.
+    pub(crate) fn plain(&self, node: usize) -> &Plain {
+        &self.nodes[node].plain
     }
 
     /// A node takes office: an engine, one with other hash tables, and the model of both.
@@ -90,6 +104,10 @@ impl Cluster {
 }
 
 impl Node {
+    fn new(ahead: i64) -> Self {
+        Self { table: Table::new([3, 4]), plain: Plain::default(), applied: 0, ahead }
+    }
+
     fn clock(&self, now: Nanos) -> Nanos {
         now.checked_add_signed(self.ahead).expect("clocks begin before the story does")
     }

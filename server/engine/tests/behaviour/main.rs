@@ -3,6 +3,7 @@
 //! written by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
+mod agreement;
 mod cluster;
 mod ledger;
 mod lockstep;

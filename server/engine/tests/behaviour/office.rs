@@ -113,11 +113,16 @@ impl Office {
 
     pub(crate) fn compare(&self) -> Outcome {
         let next_token = self.model.next_token().map(|_| self.engine.next_token());
-        let engine = (self.engine.next_deadline(), next_token, self.engine.pending());
-        let model = (self.model.next_deadline(), self.model.next_token(), self.model.pending());
+        let engine = (self.engine.next_deadline(), next_token);
+        let model = (self.model.next_deadline(), self.model.next_token());
+        if engine != model {
+            return Err(format!("next deadline and token: the engine says {engine:?}, the model {model:?}"));
+        }
+        let engine = (self.engine.pending(), self.engine.is_idle());
+        let model = (self.model.pending(), self.model.is_idle());
         if engine != model {
             return Err(format!(
-                "next deadline, next token, pending batches: the engine says {engine:?}, the model {model:?}"
+                "batches to be answered, and whether it is idle: the engine says {engine:?}, the model {model:?}"
             ));
         }
         let stats = self.engine.stats();

@@ -9,7 +9,11 @@ use ticketing_engine::{Effect, Nanos, Table};
 
 use crate::machine::{effect as words, known};
 use crate::model::Key;
+use crate::scene::K;
 use crate::schedule::KEYS;
+use crate::stories::{OTHER, THIRD};
+
+const ALL_KEYS: [Key; 6] = [KEYS[0], KEYS[1], KEYS[2], K, OTHER, THIRD];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlainLock {
@@ -38,17 +42,19 @@ impl Plain {
             }
             Effect::Release { key, token } | Effect::Expire { key, token } => self.end(key, token),
             Effect::Bury { key, owner } => {
-                let key = known(&KEYS, key);
+                let key = known(&ALL_KEYS, key);
                 self.locks.get(key).is_none_or(|lock| lock.owner != owner)
                     && self.tombstones.insert((owner, key), now).is_none()
             }
-            Effect::Forget { key, owner } => self.tombstones.remove(&(owner, known(&KEYS, key))).is_some(),
+            Effect::Forget { key, owner } => {
+                self.tombstones.remove(&(owner, known(&ALL_KEYS, key))).is_some()
+            }
         };
         if fits { Ok(()) } else { Err(format!("the plain table has no place for: {}", words(effect))) }
     }
 
     fn give(&mut self, now: Nanos, key: &[u8], (owner, token, lease_secs): (u64, u64, u8)) -> bool {
-        let key = known(&KEYS, key);
+        let key = known(&ALL_KEYS, key);
         let fits = token > self.last_token && !self.tombstones.contains_key(&(owner, key));
         self.last_token = token;
         self.locks.insert(key, PlainLock { owner, token, lease_secs, applied_at: now });
@@ -90,16 +96,16 @@ impl Plain {
             let (owner, token, lease_secs, applied_at) =
                 (held.owner, held.token, held.lease_secs, held.applied_at);
             let lock = PlainLock { owner, token, lease_secs, applied_at };
-            read.locks.insert(known(&KEYS, held.key), lock);
+            read.locks.insert(known(&ALL_KEYS, held.key), lock);
         }
         for buried in table.tombstones() {
-            read.tombstones.insert((buried.owner, known(&KEYS, buried.key)), buried.applied_at);
+            read.tombstones.insert((buried.owner, known(&ALL_KEYS, buried.key)), buried.applied_at);
         }
         let counts = (table.held(), table.buried());
         if read != *self || counts != (self.locks.len(), self.tombstones.len()) {
             return Err(format!("the table holds {counts:?}: {read:#?}\nand not {self:#?}"));
         }
-        let found = KEYS
+        let found = ALL_KEYS
             .iter()
             .all(|key| table.get(key).map(|it| it.token) == self.locks.get(key).map(|it| it.token));
         if !found || !self.tombstones.keys().all(|&(owner, key)| table.is_buried(owner, key)) {

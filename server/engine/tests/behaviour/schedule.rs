@@ -107,6 +107,8 @@ pub(crate) enum Step {
     SendSnapshot {
         to: usize,
         transit_ns: u64,
+        /// The machine was just started. If an engine runs there, it was not.
+        booted: bool,
     },
 }
 
@@ -197,18 +199,31 @@ pub(crate) fn with_successors() -> impl Strategy<Value = Schedule> {
     let node = 0..NODES;
     let told = prop_oneof![4 => Just(Fate::Commit), 6 => fate(), 1 => nonsense()];
     let transit_ns = prop_oneof![Just(0), 1u64..5_000_000_000];
-    let step = prop_oneof![
+    let one = prop_oneof![
         60 => step(),
         8 => (told, 1..4usize).prop_map(|(fate, back)| Step::Fate { fate, back }),
         1 => prop_oneof![fate(), nonsense()].prop_map(|fate| Step::Fate { fate, back: 0 }),
         1 => Just(Step::Retire),
-        4 => (node.clone(), 0..4usize, prop::bool::weighted(0.8))
-            .prop_map(|(node, survive, reconnect)| Step::Succeed { node, survive, reconnect }),
         4 => (node.clone(), 1..4usize).prop_map(|(node, entries)| Step::Apply { node, entries }),
-        2 => node.clone().prop_map(|of| Step::TakeSnapshot { of }),
-        3 => (node, transit_ns).prop_map(|(to, transit_ns)| Step::SendSnapshot { to, transit_ns }),
+        3 => node.clone().prop_map(|of| Step::TakeSnapshot { of }),
+        3 => (node, transit_ns, any::<bool>())
+            .prop_map(|(to, transit_ns, booted)| Step::SendSnapshot { to, transit_ns, booted }),
     ];
-    schedule(prop::collection::vec(step, 1..200))
+    let part = prop_oneof![20 => one.prop_map(|step| vec![step]), 1 => succession()];
+    schedule(prop::collection::vec(part, 1..150).prop_map(|parts| parts.concat()))
+}
+
+/// Several batches are in flight, another engine takes over, and the last one hears what
+/// became of them.
+fn succession() -> impl Strategy<Value = Vec<Step>> {
+    let turn = step().prop_map(|step| [step, Step::Seal]);
+    let turns = prop::collection::vec(turn, 0..5);
+    let succeed = (0..NODES, 0..5usize, prop::bool::weighted(0.8))
+        .prop_map(|(node, survive, reconnect)| Step::Succeed { node, survive, reconnect });
+    let fates = prop::collection::vec(fate().prop_map(|fate| Step::Fate { fate, back: 1 }), 0..4);
+    (turns, succeed, fates).prop_map(|(turns, succeed, fates)| {
+        turns.into_iter().flatten().chain([succeed]).chain(fates).collect()
+    })
 }
 
 /// Schedules of long queues for one key, with gaps wherever somebody left.
@@ -241,7 +256,6 @@ pub(crate) fn with_crowds() -> impl Strategy<Value = Schedule> {
 }
 
 fn schedule(steps: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Schedule> {
-    // A clock that began only just before shows nothing of what was long ago.
     let ahead = prop_oneof![Just(0), -95_000_000_000..0i64, 0..1_000_000_000_000i64];
     (config(), prop::array::uniform(ahead), steps).prop_map(|(config, ahead, steps)| Schedule {
         config,
@@ -420,8 +434,9 @@ impl fmt::Debug for Step {
             }
             Self::Apply { node, entries } => write!(out, "node {node} applies {entries} entries"),
             Self::TakeSnapshot { of } => write!(out, "node {of} takes a snapshot"),
-            Self::SendSnapshot { to, transit_ns } => {
-                write!(out, "node {to} gets the snapshot, which is under way for {transit_ns} ns")
+            Self::SendSnapshot { to, transit_ns, booted } => {
+                let node = if booted { "new node" } else { "node" };
+                write!(out, "{node} {to} gets the snapshot, which is under way for {transit_ns} ns")
             }
         }
     }

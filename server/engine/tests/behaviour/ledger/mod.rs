@@ -183,6 +183,16 @@ impl Ledger {
         self.grants.iter().rev().find(|(_, grant)| grant.key == key && grant.told).map(|(&token, _)| token)
     }
 
+    /// What is held as of what was applied, and under which tokens.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = (Key, u64)> {
+        self.held.iter().map(|(&key, held)| (key, held.token))
+    }
+
+    /// Whether this token was given by an engine before the one in office.
+    pub(crate) fn is_of_an_earlier_office(&self, token: u64) -> bool {
+        self.grants.get(&token).is_some_and(|grant| grant.turn.0 < self.office)
+    }
+
     /// Something is about to happen to this engine, the one in office or an earlier one.
     pub(crate) fn see(&mut self, now: Nanos, office: usize, input: Input<'static>) {
         let in_office = office == self.office;

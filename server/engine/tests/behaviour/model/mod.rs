@@ -158,6 +158,10 @@ impl Model {
     pub(crate) fn pending(&self) -> usize {
         self.turns.pending()
     }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.turns.is_idle()
+    }
 }
 
 /// Requests.

@@ -149,6 +149,12 @@ impl Turns {
         sealed.filter(|turn| !turn.settled || !turn.answers.is_empty()).count()
     }
 
+    /// Nothing is to be sealed either.
+    pub(super) fn is_idle(&self) -> bool {
+        let open = self.turns.last().unwrap();
+        self.pending() == 0 && open.effects.is_empty() && open.answers.is_empty()
+    }
+
     /// The turn of a batch of which nothing was told.
     fn waiting(&mut self, seq: Seq) -> Option<&mut Turn> {
         self.turns.iter_mut().find(|turn| turn.seq == Some(seq) && !turn.committed && !turn.settled)
