@@ -76,6 +76,12 @@ impl Locks {
         self.store.get_mut(id)
     }
 
+    /// Makes room for so many more keys at once.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        let seed = self.seed;
+        self.store.reserve(more, |lock| seed.of_key(&lock.key));
+    }
+
     /// Adds a key that is not there.
     pub(crate) fn insert(&mut self, key: &[u8], owner: u64, token: u64) -> u32 {
         let lock = Lock { key: key.into(), owner, token, verified: false, lease: None, queue: None };

@@ -23,6 +23,7 @@ impl Engine {
         // one step if it is the latest of its list.
         let mut locks = table.locks().collect::<Vec<_>>();
         locks.sort_unstable_by_key(|held| (held.applied_at, held.token));
+        engine.locks.reserve(locks.len());
         for held in locks {
             let id = engine.locks.insert(held.key, held.owner, held.token);
             let lease = engine.leases.set(held.applied_at, u16::from(held.lease_secs), id);

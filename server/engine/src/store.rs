@@ -56,6 +56,12 @@ impl<T> Store<T> {
         self.slots.next_id()
     }
 
+    /// Makes room for so many more values at once.
+    pub(crate) fn reserve(&mut self, more: usize, hash_of: impl Fn(&T) -> u64) {
+        let slots = &self.slots;
+        self.index.reserve(more, |&id| slots.get(id).map_or(0, &hash_of));
+    }
+
     pub(crate) fn insert(&mut self, value: T, hash_of: impl Fn(&T) -> u64) -> u32 {
         let hash = hash_of(&value);
         let id = self.slots.insert(value);

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use ticketing_engine::{Answer, Config, ConnId, Effect, Engine, Input, Limits, Nanos, Request, SECOND};
+use ticketing_engine::{
+    Answer, Config, ConnId, Effect, Engine, Input, Limits, Nanos, Request, SECOND, Table, record,
+};
 
 const KEY: &[u8] = b"seat:1";
 const WAITERS: u64 = 100_000;
@@ -265,6 +267,63 @@ fn a99_a_million_locks_are_held_and_released() {
     assert_quick(start, "a million");
     assert_eq!(released, LOCKS);
     server.assert_idle();
+}
+
+/// What a node does with them that does not lead, that joins, and that takes office.
+#[test]
+fn a99_a_million_locks_are_applied_sent_read_and_taken_over() {
+    let mut table = Table::new([1, 2]);
+    let mut bytes = Vec::new();
+    let start = worked();
+    for first in (1..=LOCKS).step_by(1_000) {
+        let keys = (first..first + 1_000).map(|number| (number, key_number(number))).collect::<Vec<_>>();
+        let grants = keys.iter().map(|(number, key)| Effect::Grant {
+            key,
+            owner: *number,
+            token: *number,
+            lease_secs: LONG_SECS,
+        });
+        bytes.clear();
+        record::encode(grants, &mut bytes);
+        table.apply_batch(SECOND + first, record::decode(&bytes).unwrap()).unwrap();
+    }
+    assert_quick(start, "applying");
+
+    let start = worked();
+    bytes.clear();
+    table.clone().write(10 * SECOND, &mut bytes);
+    assert_quick(start, "writing");
+    assert_eq!(bytes.len(), 37 * 1_000_000 + 37);
+
+    let start = worked();
+    let read = Table::read(1_010 * SECOND, [3, 4], &bytes).unwrap();
+    assert_quick(start, "reading");
+    assert_eq!((read.hash(), read.held() as u64), (table.hash(), LOCKS));
+
+    let start = worked();
+    let mut engine = Engine::restore(Config::default(), &read);
+    assert_quick(start, "taking over");
+    assert_eq!(engine.stats().held, LOCKS);
+    let end = (1_001 + u64::from(LONG_SECS)) * SECOND;
+    assert_eq!(engine.next_deadline(), Some(end + 1));
+
+    // All of them run out at one time, in the order of their grants.
+    let start = worked();
+    let mut expired = 0;
+    while engine.next_deadline().is_some() {
+        engine.handle(end + LOCKS, Input::Tick);
+        let batch = engine.seal().unwrap();
+        for effect in batch.effects() {
+            expired += 1;
+            assert_eq!(effect, Effect::Expire { key: &key_number(expired), token: expired });
+        }
+        table.apply_batch(end + LOCKS, batch.effects()).unwrap();
+        engine.handle(end + LOCKS, Input::Committed(batch.seq()));
+        engine.recycle(batch);
+        engine.drain(|_, _| {});
+    }
+    assert_quick(start, "running out");
+    assert_eq!((expired, table.held(), engine.stats().held), (LOCKS, 0, 0));
 }
 
 #[test]

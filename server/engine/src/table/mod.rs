@@ -5,6 +5,8 @@ mod shards;
 mod snapshot;
 mod violation;
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
 use self::shards::{Hashed, Shards};
@@ -43,7 +45,7 @@ pub use self::violation::Violation;
 /// assert_eq!(table.hash(), hash);
 /// # Ok::<_, ticketing_engine::Violation>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Table {
     locks: Shards<Lock>,
     tombstones: Shards<Tombstone>,
@@ -282,6 +284,19 @@ impl Table {
         let tombstone = Tombstone { key: key.into(), owner, applied_at };
         self.digests = self.digests.wrapping_add(tombstone.digest());
         self.tombstones.insert(self.tombstones.seed().of_tombstone(owner, key), tombstone);
+    }
+}
+
+/// In numbers: there may be a million locks.
+impl fmt::Debug for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { locks, tombstones, last_token, digests: _ } = self;
+        out.debug_struct("Table")
+            .field("held", &locks.len())
+            .field("buried", &tombstones.len())
+            .field("last_token", last_token)
+            .field("hash", &format_args!("{:016x}", self.hash()))
+            .finish()
     }
 }
 

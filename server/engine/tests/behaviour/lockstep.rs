@@ -1,58 +1,47 @@
-//! The engine, the model and the ledger go through the same schedule together.
+//! The engines, their models, the tables of all nodes and the ledger go through the
+//! same schedule together.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
-use ticketing_engine::{Config, ConnId, Effect, Engine, Input, Nanos, Request, SECOND, Seq};
+use ticketing_engine::{Answer, ConnId, Effect, Input, Nanos, Request, SECOND};
 
+use crate::cluster::Cluster;
 use crate::ledger::Ledger;
 use crate::machine;
-use crate::model::{Key, Model, Said};
-use crate::schedule::{
-    CONNECTIONS, CROWDED, Fate, KEYS, Schedule, Step, Time, Token, in_office, with_an_end, with_crowds,
-};
+use crate::model::Key;
+use crate::office::{Office, Outcome, Seen};
+use crate::plain::{Plain, PlainLock};
+use crate::schedule::{CONNECTIONS, CROWDED, Fate, KEYS, Schedule, Step, Time, Token, Word};
 
-struct Lockstep {
-    engine: Engine,
-    /// The same engine with another seed of its hash tables, which must not show.
-    twin: Engine,
-    model: Model,
+pub(crate) struct Lockstep<'a> {
+    schedule: &'a Schedule,
+    /// Every engine so far. The last one is in office, or nobody is; those before may
+    /// not know yet that they are not.
+    offices: Vec<Office>,
+    cluster: Cluster,
     ledger: Ledger,
     now: Nanos,
-    in_flight: Vec<Seq>,
-    /// The earliest batch that is known not to have been applied: none after it was.
-    lost: Option<Seq>,
-    retired: bool,
-    connections: [ConnId; CONNECTIONS],
+    /// Each leads to the engine of this number.
+    connections: [(ConnId, usize); CONNECTIONS],
+    /// Those that nobody uses any more, but that are open.
+    left: Vec<(ConnId, usize)>,
     next_connection: u64,
     /// What happened, in words.
-    story: String,
-    /// How many of each kind of effect and answer came out.
+    pub(crate) story: String,
+    /// How often something happened that is worth a test.
     seen: Seen,
 }
 
-type Seen = BTreeMap<&'static str, u64>;
-
-/// What went wrong; the story up to there is told elsewhere.
-type Outcome = Result<(), String>;
-
-impl Lockstep {
-    fn new(schedule: &Schedule) -> Self {
+impl<'a> Lockstep<'a> {
+    pub(crate) fn new(schedule: &'a Schedule) -> Self {
         let mut lockstep = Self {
-            engine: Engine::new(schedule.config),
-            twin: Engine::new(Config {
-                hash_seed: schedule.config.hash_seed.map(|seed| !seed),
-                ..schedule.config
-            }),
-            model: Model::new(&schedule.config),
+            schedule,
+            offices: vec![Office::new(&schedule.config)],
+            cluster: Cluster::new(schedule.ahead),
             ledger: Ledger::new(&schedule.config, &KEYS),
             now: 100 * SECOND,
-            in_flight: Vec::new(),
-            lost: None,
-            retired: false,
-            connections: [ConnId(0); CONNECTIONS],
+            connections: [(ConnId(0), 0); CONNECTIONS],
+            left: Vec::new(),
             next_connection: 1,
             story: format!("{:?}\n", schedule.config),
             seen: Seen::new(),
@@ -64,12 +53,12 @@ impl Lockstep {
     }
 
     fn connect(&mut self, slot: usize) {
-        self.connections[slot] = ConnId(self.next_connection);
+        self.connections[slot] = (ConnId(self.next_connection), self.offices.len() - 1);
         self.next_connection += 1;
     }
 
-    fn run(&mut self, schedule: &Schedule) -> Outcome {
-        for step in &schedule.steps {
+    pub(crate) fn run(&mut self) -> Outcome {
+        for step in &self.schedule.steps {
             self.step(step)?;
             self.compare()?;
         }
@@ -101,65 +90,113 @@ impl Lockstep {
             Step::Place { conn, key, owner } => self.request(conn, Request::Place { owner, key }),
             Step::Verify { conn, key, owner } => self.request(conn, Request::Verify { owner, key }),
             Step::Close { conn } => {
-                self.handle(Input::Closed(self.connections[conn]));
+                let (conn_id, office) = self.connections[conn];
+                self.handle(office, Input::Closed(conn_id));
                 self.connect(conn);
             }
             Step::Undelivered { key, token } => {
                 let token = self.token(key, token);
-                self.handle(Input::Undelivered { token, key });
+                self.handle(self.last(), Input::Undelivered { token, key });
             }
             Step::Pass { time } => self.pass(time),
-            Step::Tick => self.handle(Input::Tick),
+            Step::Tick => self.handle_all(Input::Tick),
             Step::Seal => {
-                self.seal()?;
+                for office in 0..self.offices.len() {
+                    self.seal(office)?;
+                }
             }
             Step::Drain => self.drain()?,
-            Step::Fate(fate) => self.fate(fate),
+            Step::Fate { fate, back } => self.fate(self.last().saturating_sub(back), fate)?,
             Step::CatchUp => self.catch_up()?,
             Step::RaiseCeiling { by } => {
-                let ceiling = self.model.next_token().unwrap_or(u64::MAX).saturating_add(by - 1);
-                self.handle(Input::TokenCeiling(ceiling));
+                let next = self.office().model.next_token();
+                let ceiling = next.unwrap_or(u64::MAX).saturating_add(by - 1);
+                self.handle(self.last(), Input::TokenCeiling(ceiling));
             }
-            Step::DrainServer => self.handle(Input::Drain),
-            Step::Retire => {
-                self.retired = true;
-                self.handle(Input::Retire);
+            Step::DrainServer => self.handle(self.last(), Input::Drain),
+            Step::Retire => self.handle(self.last(), Input::Retire),
+            Step::Succeed { node, survive, reconnect } => self.succeed(node, survive, reconnect)?,
+            Step::Apply { node, entries } => self.cluster.catch_up(self.now, node, entries)?,
+            Step::TakeSnapshot { of } => self.cluster.take_snapshot(of),
+            Step::SendSnapshot { to, transit_ns, booted } => {
+                if booted && self.offices.iter().all(|office| office.node != to) {
+                    self.cluster.boot(self.now, to, 5 * SECOND);
+                }
+                if let Some(plain) = self.cluster.send_snapshot(self.now, transit_ns, to)? {
+                    self.pass(Time::Nanos(transit_ns));
+                    let times = plain.locks.values().map(|lock| lock.applied_at);
+                    let mut times = times.chain(plain.tombstones.values().copied());
+                    self.saw("a snapshot held locks", !plain.locks.is_empty());
+                    self.saw("a snapshot held tombstones", !plain.tombstones.is_empty());
+                    self.saw("a snapshot was older than a clock", times.any(|applied_at| applied_at == 0));
+                }
             }
         }
         Ok(())
     }
 
-    fn request(&mut self, slot: usize, request: Request<'static>) {
-        self.handle(Input::Request(self.connections[slot], request));
+    fn office(&self) -> &Office {
+        &self.offices[self.last()]
     }
 
-    fn handle(&mut self, input: Input<'static>) {
-        self.tell(&machine::input(self.now, input));
-        self.ledger.see(self.now, input);
-        self.model.handle(self.now, input);
-        self.engine.handle(self.now, input);
-        self.twin.handle(self.now, input);
+    fn last(&self) -> usize {
+        self.offices.len() - 1
+    }
+
+    fn request(&mut self, slot: usize, request: Request<'static>) {
+        let (conn, office) = self.connections[slot];
+        self.handle(office, Input::Request(conn, request));
+    }
+
+    fn handle_all(&mut self, input: Input<'static>) {
+        for office in 0..self.offices.len() {
+            self.handle(office, input);
+        }
+    }
+
+    fn handle(&mut self, number: usize, input: Input<'static>) {
+        self.tell(&format!("e{number}: {}", machine::input(self.now, input)));
+        self.ledger.see(self.now, number, input);
+        let office = &mut self.offices[number];
+        office.retired |= input == Input::Retire;
+        let local = |time| self.cluster.clock(office.node, time);
+        let input = match input {
+            Input::Request(conn, Request::Acquire { wait_secs, lease_secs, owner, key, received }) => {
+                let received = local(received);
+                Input::Request(conn, Request::Acquire { wait_secs, lease_secs, owner, key, received })
+            }
+            other => other,
+        };
+        office.handle(local(self.now), input);
     }
 
     fn token(&self, key: Key, token: Token) -> u64 {
-        let next = self.model.next_token().unwrap_or(u64::MAX);
+        let model = &self.office().model;
+        let next = model.next_token().unwrap_or(u64::MAX);
         match token {
-            Token::Current => self.model.current_token(key).unwrap_or(next),
+            Token::Current => model.current_token(key).unwrap_or(next),
             Token::Told => self.ledger.told_token(key).unwrap_or(next),
             Token::Next => next,
             Token::OfAnotherKey => {
                 let others = KEYS.iter().filter(|other| **other != key);
-                others.filter_map(|other| self.model.current_token(other)).next().unwrap_or(next)
+                others.filter_map(|other| model.current_token(other)).next().unwrap_or(next)
             }
         }
     }
 
+    /// When the engine in office has something to do next.
+    fn next_deadline(&self) -> Option<Nanos> {
+        let local = self.cluster.clock(self.office().node, self.now);
+        let deadline = self.office().model.next_deadline()?;
+        Some(self.now + deadline.saturating_sub(local))
+    }
+
     fn pass(&mut self, time: Time) {
-        let deadline = self.model.next_deadline().unwrap_or(self.now);
+        let deadline = self.next_deadline().unwrap_or(self.now);
         let then = match time {
             Time::Nanos(nanos) => self.now + nanos,
             Time::ToDeadline => deadline,
-            Time::JustBeforeDeadline => deadline - 1,
+            Time::JustBeforeDeadline => deadline.saturating_sub(1),
         };
         self.now = self.now.max(then);
         let now = self.now;
@@ -167,88 +204,156 @@ impl Lockstep {
     }
 
     /// Whether there was anything to seal.
-    fn seal(&mut self) -> Result<bool, String> {
-        let expected = self.model.seal();
-        let batch = self.engine.seal();
-        let words = |effects: &mut dyn Iterator<Item = Effect<'_>>| {
-            effects.map(machine::effect).collect::<Vec<_>>().join("; ")
-        };
-        let expected = expected.map(|(seq, effects)| (seq, words(&mut effects.into_iter())));
-        let sealed = batch.as_ref().map(|batch| (batch.seq(), words(&mut batch.effects())));
+    fn seal(&mut self, number: usize) -> Outcome<bool> {
+        let is_last = number == self.last();
+        let (ledger, mut older) = (&mut self.ledger, [false; 3]);
+        let sealed = self.offices[number].seal(|seq, effects| {
+            if is_last {
+                for effect in &effects {
+                    let (Effect::Release { token: ended, .. }
+                    | Effect::Expire { token: ended, .. }
+                    | Effect::HandOff { ended, .. }) = *effect
+                    else {
+                        continue;
+                    };
+                    let is_older = ledger.is_of_an_earlier_office(ended);
+                    older[0] |= is_older && matches!(effect, Effect::Release { .. });
+                    older[1] |= is_older && matches!(effect, Effect::Expire { .. });
+                    older[2] |= is_older && matches!(effect, Effect::HandOff { .. });
+                }
+                ledger.sealed(seq, effects.into_iter());
+            }
+        })?;
+        self.saw("an older lock was released", older[0]);
+        self.saw("an older lock expired", older[1]);
+        self.saw("an older lock was handed off", older[2]);
         self.tell(&match &sealed {
-            Some((seq, effects)) => format!("batch {seq}: {effects}"),
-            None => "nothing to seal".to_owned(),
+            Some(words) => format!("e{number}: {words}"),
+            None => format!("e{number}: nothing to seal"),
         });
-        if sealed != expected {
-            return Err(format!("the engine sealed {sealed:?}, the model {expected:?}"));
-        }
-        let twin = self.twin.seal();
-        if twin.as_ref().map(|batch| (batch.seq(), words(&mut batch.effects()))) != sealed {
-            return Err("the twin sealed something else".to_owned());
-        }
-        twin.into_iter().for_each(|batch| self.twin.recycle(batch));
-        let Some(batch) = batch else { return Ok(false) };
-        for effect in batch.effects() {
-            *self.seen.entry(machine::kind_of_effect(effect)).or_default() += 1;
-        }
-        self.ledger.sealed(batch.seq(), batch.effects());
-        self.in_flight.push(batch.seq());
-        self.engine.recycle(batch);
-        Ok(true)
+        Ok(sealed.is_some())
     }
 
     fn drain(&mut self) -> Outcome {
-        let expected = self.model.drain();
-        let mut said = Vec::new();
-        self.engine.drain(|to, answer| {
-            self.ledger.told(self.now, to, answer);
-            *self.seen.entry(machine::kind_of_answer(&answer)).or_default() += 1;
-            said.push(machine::answer(to, answer));
-        });
-        for words in &said {
-            let _ = writeln!(self.story, "    -> {words}");
-        }
-        let mut twin = Vec::new();
-        self.twin.drain(|to, answer| twin.push(machine::answer(to, answer)));
-        if twin != said {
-            return Err(format!("the engine said {said:#?}, its twin {twin:#?}"));
-        }
-        let (said, expected) = in_comparable_order(said, &expected);
-        if said != expected {
-            return Err(format!("the engine said {said:#?}, the model {expected:#?}"));
+        for number in 0..self.offices.len() {
+            let (is_last, mut granted) = (number == self.last(), false);
+            let said = self.offices[number].drain(|to, answer| {
+                granted |= matches!(answer, Answer::Granted { .. });
+                self.ledger.told(self.now, to, answer);
+            })?;
+            self.saw("an earlier engine told of its grant", granted && !is_last);
+            for words in said {
+                let _ = writeln!(self.story, "    -> {words}");
+            }
         }
         Ok(())
     }
 
-    fn fate(&mut self, fate: Fate) {
-        match fate {
-            Fate::Commit => {
-                if let Some(&seq) = self.in_flight.first()
-                    && self.lost.is_none_or(|lost| seq < lost)
-                {
-                    self.in_flight.remove(0);
-                    self.handle(Input::Committed(seq));
+    /// The engine in office, or the last one that was, loses it; another takes over
+    /// from what was applied.
+    fn succeed(&mut self, node: usize, survive: usize, reconnect: bool) -> Outcome {
+        let last = self.last();
+        let Office { in_flight, lost, .. } = &mut self.offices[last];
+        let can = in_flight.iter_mut().take_while(|flight| lost.is_none_or(|lost| flight.seq < lost));
+        for flight in can.take(survive) {
+            flight.survived = true;
+            self.cluster.append(flight.record.clone());
+            self.ledger.applied(self.now, flight.seq);
+        }
+        let known = self.offices[last].retired;
+        let all_survive = self.offices[last].in_flight.iter().all(|flight| flight.survived);
+        self.saw("a batch survived", self.offices[last].in_flight.iter().any(|flight| flight.survived));
+        self.saw("a batch was lost", !all_survive);
+        self.saw("an engine did not know that its office was over", !known);
+        self.ledger.succeed();
+        let next = Office::take(&mut self.cluster, self.now, node, &self.schedule.config)?;
+        self.offices.push(next);
+        let Plain { locks, tombstones, .. } = self.cluster.plain(node);
+        if !self.ledger.holds().eq(locks.iter().map(|(&key, lock)| (key, lock.token))) {
+            return Err(format!("what was applied is not what is taken over: {locks:?}"));
+        }
+        let clock = self.cluster.clock(node, self.now);
+        let is_over = |lock: &PlainLock| lock.applied_at + Nanos::from(lock.lease_secs) * SECOND <= clock;
+        let seen = [!locks.is_empty(), !tombstones.is_empty(), locks.values().any(is_over)];
+        self.saw("locks were taken over", seen[0]);
+        self.saw("tombstones were taken over", seen[1]);
+        self.saw("a lease was over before it was taken over", seen[2]);
+        let number = self.last();
+        self.tell(&format!(
+            "node {node} takes office with e{number}, {survive} batches of the last one survive"
+        ));
+        for slot in (0..CONNECTIONS).filter(|_| reconnect) {
+            self.left.push(self.connections[slot]);
+            self.connect(slot);
+        }
+        Ok(())
+    }
+
+    fn fate(&mut self, number: usize, fate: Fate) -> Outcome {
+        let in_office = number == self.last();
+        let office = &mut self.offices[number];
+        let lost = office.lost;
+        let is_behind_a_lost_one = |seq| lost.is_some_and(|lost| lost < seq);
+        let (word, seq) = match fate {
+            Fate::Commit if in_office => {
+                let next = office.in_flight.first().filter(|flight| !is_behind_a_lost_one(flight.seq));
+                if next.is_none() {
+                    return Ok(());
                 }
+                let flight = office.in_flight.remove(0);
+                self.cluster.append(flight.record);
+                self.cluster.catch_up(self.now, office.node, usize::MAX)?;
+                self.ledger.applied(self.now, flight.seq);
+                (Word::Committed, flight.seq)
             }
-            Fate::Refuse { which } => self.lose(which, Input::Refused),
-            Fate::Unknown { which } => self.lose(which, Input::Unknown),
+            Fate::Commit | Fate::Refuse { .. } | Fate::Unknown { .. } => {
+                let which =
+                    if let Fate::Refuse { which } | Fate::Unknown { which } = fate { which } else { 0 };
+                if which >= office.in_flight.len() {
+                    return Ok(());
+                }
+                let flight = office.in_flight.remove(which);
+                let word = match fate {
+                    Fate::Unknown { .. } => Word::Unknown,
+                    _ if flight.survived => Word::Committed,
+                    // Not true, but an engine has to see that it cannot be.
+                    Fate::Commit if is_behind_a_lost_one(flight.seq) => Word::Committed,
+                    _ => Word::Refused,
+                };
+                let is_commit = matches!(word, Word::Committed);
+                let is_early = is_commit && which > 0;
+                self.saw("a commit was told early", is_early);
+                self.saw("a commit was told that was none", is_commit && !flight.survived);
+                self.saw("an unknown batch was applied", matches!(word, Word::Unknown) && flight.survived);
+                (word, flight.seq)
+            }
+            Fate::Nonsense { seq, .. } if office.in_flight.iter().any(|flight| flight.seq == seq) => {
+                return Ok(());
+            }
+            Fate::Nonsense { seq, word } => {
+                self.handle(number, word.of(seq));
+                return Ok(());
+            }
+        };
+        if !matches!(word, Word::Committed) {
+            let office = &mut self.offices[number];
+            office.lost = Some(office.lost.map_or(seq, |lost| lost.min(seq)));
+            office.retired = true;
         }
+        self.handle(number, word.of(seq));
+        Ok(())
     }
 
-    fn lose(&mut self, which: usize, fate: fn(Seq) -> Input<'static>) {
-        if self.retired && which < self.in_flight.len() {
-            let seq = self.in_flight.remove(which);
-            self.lost = Some(self.lost.map_or(seq, |lost| lost.min(seq)));
-            self.handle(fate(seq));
-        }
-    }
-
+    /// Everything decided has its fate and is answered.
     fn catch_up(&mut self) -> Outcome {
-        while self.seal()? || !self.in_flight.is_empty() {
-            let left = self.in_flight.len();
-            self.fate(Fate::Commit);
-            if self.in_flight.len() == left {
-                self.fate(Fate::Unknown { which: 0 });
+        for number in 0..self.offices.len() {
+            let is_last = number == self.last();
+            while self.seal(number)? || !self.offices[number].in_flight.is_empty() {
+                let left = self.offices[number].in_flight.len();
+                self.fate(number, Fate::Commit)?;
+                if is_last && self.offices[number].in_flight.len() == left {
+                    self.fate(number, Fate::Unknown { which: 0 })?;
+                }
             }
         }
         self.drain()
@@ -257,156 +362,52 @@ impl Lockstep {
     /// Time goes on until nothing is left: no answer owed, no lock, no tombstone.
     fn finish(&mut self) -> Outcome {
         self.tell("and so on, until nothing is left");
+        for deposed in 0..self.last() {
+            self.handle(deposed, Input::Retire);
+        }
         self.catch_up()?;
-        while let Some(deadline) = self.model.next_deadline() {
+        while let Some(deadline) = self.next_deadline() {
             self.now = self.now.max(deadline);
-            self.handle(Input::Tick);
+            self.handle(self.last(), Input::Tick);
             self.compare()?;
             self.catch_up()?;
             self.compare()?;
         }
         self.ledger.finish();
         self.compare()?;
-        if !self.retired {
-            self.compare_counts()?;
-            if !self.ledger.table_is_empty() {
-                return Err("something is left that no timer will end".to_owned());
-            }
+        if !self.office().retired && !self.ledger.table_is_empty() {
+            return Err("something is left that no timer will end".to_owned());
         }
-        for conn in self.connections {
-            self.handle(Input::Closed(conn));
+        for (conn, office) in std::mem::take(&mut self.left).into_iter().chain(self.connections) {
+            self.handle(office, Input::Closed(conn));
         }
-        match self.engine.stats().connections {
-            0 => Ok(()),
-            left => Err(format!("{left} connections are remembered, though all have closed")),
+        self.offices.iter().try_for_each(Office::compare_at_the_end)
+    }
+
+    /// How many of each kind of effect and answer came out, and how often something
+    /// happened that is worth a test.
+    pub(crate) fn seen(&self) -> Seen {
+        let mut seen = self.seen.clone();
+        for (kind, count) in self.offices.iter().flat_map(|office| &office.seen) {
+            *seen.entry(kind).or_default() += count;
         }
+        seen
     }
 
     fn compare(&self) -> Outcome {
         if !self.ledger.objections().is_empty() {
             return Err(self.ledger.objections().join("\n"));
         }
-        let engine = (self.engine.next_deadline(), self.model.next_token().map(|_| self.engine.next_token()));
-        let model = (self.model.next_deadline(), self.model.next_token());
-        if engine != model {
-            return Err(format!("next deadline and token: the engine says {engine:?}, the model {model:?}"));
-        }
-        let stats = self.engine.stats();
-        let engine = [stats.held, stats.waiters, stats.tombstones];
-        let model = [self.model.held(), self.model.waiting(), self.model.buried()].map(|count| count as u64);
-        if engine != model && !self.retired {
-            return Err(format!(
-                "locks, waiters, tombstones: the engine has {engine:?}, the model {model:?}"
-            ));
-        }
-        Ok(())
+        self.offices.iter().try_for_each(Office::compare)
     }
 
-    fn compare_counts(&self) -> Outcome {
-        let seen = |kind| self.seen.get(kind).copied().unwrap_or(0);
-        let released = seen("release") + seen("release and hand off");
-        let expired = seen("expire") + seen("expire and hand off");
-        let stats = self.engine.stats();
-        let counted = [stats.granted, stats.released, stats.expired];
-        if counted
-            != [seen("grant") + seen("release and hand off") + seen("expire and hand off"), released, expired]
-        {
-            return Err(format!("grants, releases, expiries: {counted:?} counted, {:?} seen", self.seen));
+    fn saw(&mut self, what: &'static str, happened: bool) {
+        if happened {
+            *self.seen.entry(what).or_default() += 1;
         }
-        Ok(())
     }
 
     fn tell(&mut self, what: &str) {
         let _ = writeln!(self.story, "  {what}");
     }
-}
-
-/// When everybody is refused at once, only the order within a key is promised.
-fn in_comparable_order(mut said: Vec<String>, expected: &[Said]) -> (Vec<String>, Vec<String>) {
-    let mut words = expected.iter().map(|said| machine::answer(said.to, said.answer)).collect::<Vec<_>>();
-    if said.len() == words.len() {
-        let mut start = 0;
-        for sweep in expected.chunk_by(|one, next| one.sweep.is_some() && one.sweep == next.sweep) {
-            let end = start + sweep.len();
-            said[start..end].sort_by_key(|words| key_of(words));
-            words[start..end].sort_by_key(|words| key_of(words));
-            start = end;
-        }
-    }
-    (said, words)
-}
-
-/// The key of a refusal: "c1: busy KEY for 7".
-fn key_of(words: &str) -> String {
-    words.split(' ').nth(2).unwrap_or_default().to_owned()
-}
-
-fn agree(schedule: &Schedule) -> Result<Seen, TestCaseError> {
-    let mut lockstep = Lockstep::new(schedule);
-    match lockstep.run(schedule) {
-        Ok(()) => Ok(lockstep.seen),
-        Err(objection) => Err(TestCaseError::fail(format!("\n{}\n{objection}\n", lockstep.story))),
-    }
-}
-
-/// Every schedule is a small world of its own, and quick: so many of them.
-fn many() -> ProptestConfig {
-    ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() }
-}
-
-proptest! {
-    #![proptest_config(many())]
-
-    #[test]
-    fn an_engine_in_office_agrees_with_the_model(schedule in in_office()) {
-        agree(&schedule)?;
-    }
-
-    #[test]
-    fn an_engine_that_drains_or_loses_its_office_agrees_with_the_model(schedule in with_an_end()) {
-        agree(&schedule)?;
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..many() })]
-
-    #[test]
-    fn an_engine_with_long_queues_agrees_with_the_model(schedule in with_crowds()) {
-        agree(&schedule)?;
-    }
-}
-
-/// The schedules above would prove little if they did not go everywhere.
-#[test]
-fn schedules_reach_every_effect_and_answer() {
-    let mut seen = Seen::new();
-    let mut runner = TestRunner::deterministic();
-    for schedules in [in_office().boxed(), with_an_end().boxed()] {
-        for _ in 0..200 {
-            let schedule = schedules.new_tree(&mut runner).unwrap().current();
-            seen.extend(agree(&schedule).unwrap());
-        }
-    }
-    let all = [
-        "bury",
-        "busy",
-        "close overloaded",
-        "close unknown",
-        "expire",
-        "expire and hand off",
-        "forget",
-        "grant",
-        "granted",
-        "not held",
-        "not leader",
-        "place",
-        "release",
-        "release and hand off",
-        "released",
-        "timed out",
-        "verified",
-        "verified busy",
-    ];
-    assert_eq!(seen.into_keys().collect::<Vec<_>>(), all);
 }

@@ -1,12 +1,15 @@
 //! What the engine and the model have in common, and both put into words.
 
-use ticketing_engine::{Answer, Config, ConnId, Effect, Engine, Input, Nanos, Request, Seq};
+use ticketing_engine::{Answer, Config, ConnId, Effect, Engine, Input, Nanos, Request, Seq, Table};
 
 use crate::model::{Key, Model};
+use crate::plain::Plain;
 
 /// An engine, or the model of one.
 pub(crate) trait Machine {
     fn new(config: &Config) -> Self;
+    /// One that takes over; table and plain table hold the same.
+    fn restore(config: &Config, table: &Table, plain: &Plain) -> Self;
     fn handle(&mut self, now: Nanos, input: Input<'static>);
     /// Number and effects of the batch, in words.
     fn seal(&mut self) -> Option<(Seq, Vec<String>)>;
@@ -18,6 +21,10 @@ pub(crate) trait Machine {
 impl Machine for Engine {
     fn new(config: &Config) -> Self {
         Self::new(*config)
+    }
+
+    fn restore(config: &Config, table: &Table, _: &Plain) -> Self {
+        Self::restore(*config, table)
     }
 
     fn handle(&mut self, now: Nanos, input: Input<'static>) {
@@ -45,6 +52,10 @@ impl Machine for Engine {
 impl Machine for Model {
     fn new(config: &Config) -> Self {
         Self::new(config)
+    }
+
+    fn restore(config: &Config, _: &Table, plain: &Plain) -> Self {
+        Self::restore(config, plain)
     }
 
     fn handle(&mut self, now: Nanos, input: Input<'static>) {

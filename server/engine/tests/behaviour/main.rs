@@ -3,11 +3,15 @@
 //! written by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
+mod agreement;
+mod cluster;
 mod ledger;
 mod lockstep;
 mod machine;
 mod matrix;
 mod model;
+mod office;
+mod plain;
 mod scene;
 mod schedule;
 mod stories;

@@ -1,14 +1,16 @@
 //! A machine with the few words that hand-written tests need.
 
-use ticketing_engine::{Config, ConnId, Input, Limits, Nanos, Request, SECOND, Seq};
+use ticketing_engine::{Config, ConnId, Effect, Input, Limits, Nanos, Request, SECOND, Seq, Table};
 
 use crate::machine::Machine;
 use crate::model::Key;
+use crate::plain::Plain;
 
 /// The key of most stories.
 pub(crate) const K: Key = b"k";
 /// A lease that nobody chose on purpose, in seconds.
 pub(crate) const LEASE_SECS: u8 = 10;
+const BEGIN: Nanos = 1_000 * SECOND;
 /// Nothing was said, or nothing sealed.
 pub(crate) const NOTHING: &str = "-";
 
@@ -33,7 +35,19 @@ pub(crate) fn roomy() -> Config {
 
 impl<M: Machine> Scene<M> {
     pub(crate) fn new(config: &Config) -> Self {
-        Self { machine: M::new(config), now: 1_000 * SECOND, in_flight: Vec::new() }
+        Self { machine: M::new(config), now: BEGIN, in_flight: Vec::new() }
+    }
+
+    /// A machine that takes over, at the same time as others begin, what these effects
+    /// left; each was applied so long before.
+    pub(crate) fn after(config: &Config, applied: &[(Nanos, Effect<'static>)]) -> Self {
+        let now = BEGIN;
+        let (mut table, mut plain) = (Table::new([8, 9]), Plain::default());
+        for &(ago, effect) in applied {
+            table.apply(now - ago, effect).unwrap();
+            plain.apply(now - ago, effect).unwrap();
+        }
+        Self { machine: M::restore(config, &table, &plain), now, in_flight: Vec::new() }
     }
 
     pub(crate) fn handle(&mut self, input: Input<'static>) {

@@ -8,8 +8,9 @@ use std::fmt;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use ticketing_engine::{Config, Limits};
+use ticketing_engine::{Config, Input, Limits, Seq};
 
+use crate::cluster::NODES;
 use crate::machine::name;
 use crate::model::Key;
 
@@ -76,7 +77,11 @@ pub(crate) enum Step {
     Tick,
     Seal,
     Drain,
-    Fate(Fate),
+    /// Something becomes of a batch of the engine so many offices ago.
+    Fate {
+        fate: Fate,
+        back: usize,
+    },
     /// Everything decided commits and is answered.
     CatchUp,
     RaiseCeiling {
@@ -84,6 +89,27 @@ pub(crate) enum Step {
     },
     DrainServer,
     Retire,
+    /// Another engine takes office, on this node. So many batches of the last one that
+    /// were in flight are in the log.
+    Succeed {
+        node: usize,
+        survive: usize,
+        reconnect: bool,
+    },
+    /// A node applies so many entries of the log.
+    Apply {
+        node: usize,
+        entries: usize,
+    },
+    TakeSnapshot {
+        of: usize,
+    },
+    SendSnapshot {
+        to: usize,
+        transit_ns: u64,
+        /// The machine was just started. If an engine runs there, it was not.
+        booted: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +133,9 @@ pub(crate) enum Time {
     JustBeforeDeadline,
 }
 
-/// What becomes of a batch in flight. Only an engine that lost its office
-/// hears anything else than commits.
+/// What is told of a batch in flight. The engine in office learns with it what becomes
+/// of the batch; an earlier one learns only what became of it when the office changed,
+/// so that "commits" and "is refused" may both turn out to be the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     /// The oldest batch commits.
@@ -117,12 +144,33 @@ pub(crate) enum Fate {
     Refuse { which: usize },
     /// Nobody knows about one of the batches.
     Unknown { which: usize },
+    /// A word about a batch of which there was one before, or that never was.
+    Nonsense { seq: Seq, word: Word },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word {
+    Committed,
+    Refused,
+    Unknown,
+}
+
+impl Word {
+    pub(crate) const fn of(self, seq: Seq) -> Input<'static> {
+        match self {
+            Self::Committed => Input::Committed(seq),
+            Self::Refused => Input::Refused(seq),
+            Self::Unknown => Input::Unknown(seq),
+        }
+    }
 }
 
 /// An engine to be, and what happens to it.
 #[derive(Clone)]
 pub(crate) struct Schedule {
     pub(crate) config: Config,
+    /// What the clock of each node says is so many nanoseconds more than the time.
+    pub(crate) ahead: [i64; NODES],
     pub(crate) steps: Vec<Step>,
 }
 
@@ -134,13 +182,48 @@ pub(crate) fn in_office() -> impl Strategy<Value = Schedule> {
 /// Schedules at whose end the server drains, or the engine loses its office.
 pub(crate) fn with_an_end() -> impl Strategy<Value = Schedule> {
     let end = prop_oneof![1 => Just(Step::DrainServer), 3 => Just(Step::Retire)];
-    let after = prop_oneof![2 => step(), 1 => fate().prop_map(Step::Fate), 1 => Just(Step::Drain)];
+    let fate = prop_oneof![5 => fate(), 1 => nonsense()];
+    let fate = fate.prop_map(|fate| Step::Fate { fate, back: 0 });
+    let after = prop_oneof![2 => step(), 1 => fate, 1 => Just(Step::Drain)];
     let steps = (prop::collection::vec(step(), 1..80), end, prop::collection::vec(after, 1..40));
     schedule(steps.prop_map(|(mut steps, end, after)| {
         steps.push(end);
         steps.extend(after);
         steps
     }))
+}
+
+/// Schedules in which one engine follows the other, while the earlier ones go on for as
+/// long as they do not know.
+pub(crate) fn with_successors() -> impl Strategy<Value = Schedule> {
+    let node = 0..NODES;
+    let told = prop_oneof![4 => Just(Fate::Commit), 6 => fate(), 1 => nonsense()];
+    let transit_ns = prop_oneof![Just(0), 1u64..5_000_000_000];
+    let one = prop_oneof![
+        60 => step(),
+        8 => (told, 1..4usize).prop_map(|(fate, back)| Step::Fate { fate, back }),
+        1 => prop_oneof![fate(), nonsense()].prop_map(|fate| Step::Fate { fate, back: 0 }),
+        1 => Just(Step::Retire),
+        4 => (node.clone(), 1..4usize).prop_map(|(node, entries)| Step::Apply { node, entries }),
+        3 => node.clone().prop_map(|of| Step::TakeSnapshot { of }),
+        3 => (node, transit_ns, any::<bool>())
+            .prop_map(|(to, transit_ns, booted)| Step::SendSnapshot { to, transit_ns, booted }),
+    ];
+    let part = prop_oneof![20 => one.prop_map(|step| vec![step]), 1 => succession()];
+    schedule(prop::collection::vec(part, 1..150).prop_map(|parts| parts.concat()))
+}
+
+/// Several batches are in flight, another engine takes over, and the last one hears what
+/// became of them.
+fn succession() -> impl Strategy<Value = Vec<Step>> {
+    let turn = step().prop_map(|step| [step, Step::Seal]);
+    let turns = prop::collection::vec(turn, 0..5);
+    let succeed = (0..NODES, 0..5usize, prop::bool::weighted(0.8))
+        .prop_map(|(node, survive, reconnect)| Step::Succeed { node, survive, reconnect });
+    let fates = prop::collection::vec(fate().prop_map(|fate| Step::Fate { fate, back: 1 }), 0..4);
+    (turns, succeed, fates).prop_map(|(turns, succeed, fates)| {
+        turns.into_iter().flatten().chain([succeed]).chain(fates).collect()
+    })
 }
 
 /// Schedules of long queues for one key, with gaps wherever somebody left.
@@ -169,11 +252,16 @@ pub(crate) fn with_crowds() -> impl Strategy<Value = Schedule> {
         Config { limits, ..config }
     });
     let steps = prop::collection::vec(step, 1..30);
-    (config, steps).prop_map(|(config, steps)| Schedule { config, steps })
+    (config, steps).prop_map(|(config, steps)| Schedule { config, ahead: [0; NODES], steps })
 }
 
 fn schedule(steps: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Schedule> {
-    (config(), steps).prop_map(|(config, steps)| Schedule { config, steps })
+    let ahead = prop_oneof![Just(0), -95_000_000_000..0i64, 0..1_000_000_000_000i64];
+    (config(), prop::array::uniform(ahead), steps).prop_map(|(config, ahead, steps)| Schedule {
+        config,
+        ahead,
+        steps,
+    })
 }
 
 fn config() -> impl Strategy<Value = Config> {
@@ -244,7 +332,7 @@ fn step() -> impl Strategy<Value = Step> {
         9 => time().prop_map(|time| Step::Pass { time }),
         8 => Just(Step::Tick),
         8 => Just(Step::Seal),
-        6 => Just(Step::Fate(Fate::Commit)),
+        6 => Just(Step::Fate { fate: Fate::Commit, back: 0 }),
         5 => Just(Step::Drain),
         3 => Just(Step::CatchUp),
         1 => (1u64..4).prop_map(|by| Step::RaiseCeiling { by }),
@@ -260,6 +348,11 @@ fn time() -> impl Strategy<Value = Time> {
     ]
 }
 
+fn nonsense() -> impl Strategy<Value = Fate> {
+    let word = prop::sample::select([Word::Committed, Word::Refused, Word::Unknown].as_slice());
+    (0u64..12, word).prop_map(|(seq, word)| Fate::Nonsense { seq, word })
+}
+
 fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         Just(Fate::Commit),
@@ -270,7 +363,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 
 impl fmt::Debug for Schedule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "with {:?},", self.config)?;
+        writeln!(out, "with {:?}, clocks ahead by {:?},", self.config, self.ahead)?;
         self.steps.iter().try_for_each(|step| writeln!(out, "  {step:?}"))
     }
 }
@@ -318,15 +411,33 @@ impl fmt::Debug for Step {
             Self::Tick => write!(out, "tick"),
             Self::Seal => write!(out, "seal"),
             Self::Drain => write!(out, "drain the answers"),
-            Self::Fate(Fate::Commit) => write!(out, "the oldest batch commits"),
-            Self::Fate(Fate::Refuse { which }) => write!(out, "batch {which} of those in flight is refused"),
-            Self::Fate(Fate::Unknown { which }) => {
-                write!(out, "the fate of batch {which} of those in flight stays unknown")
+            Self::Fate { fate, back } => {
+                match fate {
+                    Fate::Commit => write!(out, "the oldest batch commits"),
+                    Fate::Refuse { which } => write!(out, "batch {which} of those in flight is refused"),
+                    Fate::Unknown { which } => {
+                        write!(out, "the fate of batch {which} of those in flight stays unknown")
+                    }
+                    Fate::Nonsense { seq, word } => {
+                        write!(out, "batch {seq} is said once more to be {word:?}")
+                    }
+                }?;
+                write!(out, ", {back} offices ago")
             }
             Self::CatchUp => write!(out, "everything commits and is answered"),
             Self::RaiseCeiling { by } => write!(out, "{by} more tokens may be given"),
             Self::DrainServer => write!(out, "the server drains"),
             Self::Retire => write!(out, "the engine retires"),
+            Self::Succeed { node, survive, reconnect } => {
+                let who = if reconnect { "everybody goes there" } else { "nobody notices" };
+                write!(out, "node {node} takes office, {survive} batches in flight survive, {who}")
+            }
+            Self::Apply { node, entries } => write!(out, "node {node} applies {entries} entries"),
+            Self::TakeSnapshot { of } => write!(out, "node {of} takes a snapshot"),
+            Self::SendSnapshot { to, transit_ns, booted } => {
+                let node = if booted { "new node" } else { "node" };
+                write!(out, "{node} {to} gets the snapshot, which is under way for {transit_ns} ns")
+            }
         }
     }
 }

@@ -92,17 +92,20 @@ impl Ledger {
         grant.told = true;
         let grant = *grant;
         let Some(arrival) = arrival.filter(|arrival| !arrival.twin) else { return };
-        let before = self.granted.insert(key, arrival.number);
-        demand(&mut self.objections, before.is_none_or(|before| before < arrival.number), || {
-            format!("FIFO: {} {token} overtook one that came earlier", name(key))
+        // An engine that is out of office may say so late.
+        let before = self.granted.range((key, 0)..(key, token)).next_back().map(|(_, &number)| number);
+        let after = self.granted.range((key, token)..=(key, u64::MAX)).next().map(|(_, &number)| number);
+        let in_order = before < Some(arrival.number) && after.is_none_or(|after| arrival.number < after);
+        demand(&mut self.objections, in_order, || {
+            format!("FIFO: {} {token} overtook one that came earlier, or was overtaken", name(key))
         });
+        self.granted.insert((key, token), arrival.number);
         demand(&mut self.objections, grant.handed_off || grant.turn == arrival.turn, || {
             format!("FIFO: {} was free while {owner}, who has {token} now, waited for it", name(key))
         });
         // What the client makes of it: a bound that can only be too early.
         let until = arrival.received + u64::from(ends_ms) * 1_000_000;
-        let given_up = [&self.asked_back, &self.undelivered].iter().any(|set| set.contains(&(token, key)));
-        if given_up || grant.ended == Some(End::Released) {
+        if self.given_up.contains(&(token, key)) || grant.ended == Some(End::Released) {
             return;
         }
         match grant.succeeded {

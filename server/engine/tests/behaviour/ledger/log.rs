@@ -23,8 +23,47 @@ impl Ledger {
         self.in_flight.insert(seq, effects);
     }
 
+    /// Another engine takes office. What the last one decided and was not applied
+    /// never was.
+    pub(crate) fn succeed(&mut self) {
+        self.office += 1;
+        for effect in std::mem::take(&mut self.in_flight).into_values().flatten() {
+            match effect {
+                Effect::Grant { token, .. } => self.never_given(token),
+                Effect::HandOff { token, ended, .. } => {
+                    self.never_given(token);
+                    self.never_ended(ended);
+                }
+                Effect::Release { token, .. } | Effect::Expire { token, .. } => self.never_ended(token),
+                Effect::Bury { .. } | Effect::Forget { .. } => {}
+            }
+        }
+        let is_over = |token: &u64| self.grants.get(token).is_some_and(|grant| grant.ended.is_some());
+        self.asked_back.retain(|(token, _)| is_over(token));
+        let last = self.grants.last_key_value().map_or(0, |(&token, _)| token);
+        self.last_token = last.max(self.config.next_token.max(1) - 1);
+        (self.last_seq, self.ceiling, self.retired) = (0, self.config.token_ceiling, false);
+    }
+
+    fn never_given(&mut self, token: u64) {
+        let grant = self.grants.remove(&token);
+        demand(&mut self.objections, grant.is_some_and(|grant| !grant.told), || {
+            format!("REPLY: token {token} was told, and is lost with its engine")
+        });
+    }
+
+    fn never_ended(&mut self, token: u64) {
+        if let Some(grant) = self.grants.get_mut(&token) {
+            demand(&mut self.objections, !grant.release_told, || {
+                format!("REPLY: the release of {token} was told, and is lost with its engine")
+            });
+            grant.ended = None;
+        }
+    }
+
     /// Judges what can be judged before the commit, in log order.
-    fn decided(&mut self, turn: Seq, decision: Effect<'static>) {
+    fn decided(&mut self, seq: Seq, decision: Effect<'static>) {
+        let turn = (self.office, seq);
         match decision {
             Effect::Grant { key, owner, token, lease_secs } => {
                 self.given(token, Grant::new(key, owner, lease_secs, turn, false));
@@ -62,6 +101,7 @@ impl Ledger {
             (false, false) => End::GivenBack,
         });
         let grant = *grant;
+        let of_this_office = grant.turn.0 == self.office;
         if expired {
             let over = self.held.get(key).filter(|held| held.token == token).map(|held| held.lease_over);
             let tick = self.last_tick;
@@ -69,6 +109,7 @@ impl Ledger {
                 format!("LEASE: {} {token} expired at {tick}, its lease is over at {over:?}", name(key))
             });
             let somebody_may_know = grant.told
+                || !of_this_office
                 || self.verifies.contains(&(grant.owner, key))
                 || self.arrivals.iter().any(|arrival| (arrival.owner, arrival.key) == (grant.owner, key))
                 || self.abandoned.get(&(grant.owner, key)).copied() >= over;
@@ -76,6 +117,9 @@ impl Ledger {
                 format!("ORPH: {} {token} was held to the end for nobody", name(key))
             });
         } else if !asked {
+            demand(&mut self.objections, of_this_office, || {
+                format!("LOST: {} {token} was taken back by another engine than granted it", name(key))
+            });
             let nobody_was_told = !grant.told && self.abandoned.contains_key(&(grant.owner, key));
             demand(&mut self.objections, nobody_was_told || self.undelivered.contains(&(token, key)), || {
                 format!("LOST: {} {token} ended without a reason", name(key))
@@ -86,12 +130,13 @@ impl Ledger {
         }
     }
 
-    pub(super) fn commit(&mut self, now: Nanos, seq: Seq) {
+    /// A batch of the engine in office is applied.
+    pub(crate) fn applied(&mut self, now: Nanos, seq: Seq) {
         for effect in self.in_flight.remove(&seq).expect("a batch in flight") {
             self.apply(now, effect);
         }
         let (held, buried) = (self.held.len(), self.buried.len());
-        let (most_held, most_buried) = (self.limits.held, self.limits.tombstones);
+        let (most_held, most_buried) = (self.config.limits.held, self.config.limits.tombstones);
         demand(&mut self.objections, held <= most_held as usize, || {
             format!("{held} held locks, the limit is {most_held}")
         });

@@ -13,13 +13,18 @@
 //! - FIFO: acquires of a key are granted in their order of arrival, and nobody gets
 //!   a key in the moment between two holders.
 //! - REPLY: one answer to each request, and a true one.
+//!
+//! One engine is in office at a time. Another one may follow it, and then only what
+//! was applied of the first is true, whatever that one goes on to decide. A lock
+//! whose grant is older than the office ends by its release or its lease alone, as
+//! nobody there knows who was told of it.
 
 mod answers;
 mod log;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ticketing_engine::{Config, ConnId, Effect, Input, Limits, Nanos, Request, SECOND, Seq};
+use ticketing_engine::{Config, ConnId, Effect, Input, Nanos, Request, SECOND, Seq};
 
 use crate::model::Key;
 
@@ -41,12 +46,15 @@ struct Arrival {
     received: Nanos,
     wait_over: Nanos,
     number: u64,
-    /// Number of the batch that was being collected.
-    turn: Seq,
+    /// The batch that was being collected.
+    turn: Turn,
     /// Its connection had another one of the same owner and key open, so that
     /// an answer does not say which of them it is for.
     twin: bool,
 }
+
+/// An office, and the number of a batch in it.
+type Turn = (usize, Seq);
 
 /// What became of a token.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +62,7 @@ struct Grant {
     key: Key,
     owner: u64,
     lease: Nanos,
-    turn: Seq,
+    turn: Turn,
     handed_off: bool,
     committed: bool,
     told: bool,
@@ -90,7 +98,9 @@ struct Certain {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     keys: &'static [Key],
-    limits: Limits,
+    config: Config,
+    /// Number of the engine in office.
+    office: usize,
     ceiling: u64,
     last_token: u64,
     last_seq: Seq,
@@ -106,8 +116,10 @@ pub(crate) struct Ledger {
 
     grants: BTreeMap<u64, Grant>,
     certain: BTreeMap<Key, Certain>,
-    /// Tokens that a client asked to release.
+    /// Tokens that a client asked the engine in office to release.
     asked_back: BTreeSet<(u64, Key)>,
+    /// Tokens that a client asked anybody to release: it does not count on them.
+    given_up: BTreeSet<(u64, Key)>,
     undelivered: BTreeSet<(u64, Key)>,
     /// Owners and keys of acquires whose connection closed before their answer, and when.
     abandoned: BTreeMap<(u64, Key), Nanos>,
@@ -116,8 +128,8 @@ pub(crate) struct Ledger {
 
     arrivals: Vec<Arrival>,
     arrived: u64,
-    /// Number of the last arrival that was granted, for each key.
-    granted: BTreeMap<Key, u64>,
+    /// The arrivals that were granted, by key and token.
+    granted: BTreeMap<(Key, u64), u64>,
 
     open: BTreeMap<(ConnId, Asked), usize>,
     closed: BTreeSet<ConnId>,
@@ -132,7 +144,8 @@ impl Ledger {
     pub(crate) fn new(config: &Config, keys: &'static [Key]) -> Self {
         Self {
             keys,
-            limits: config.limits,
+            config: *config,
+            office: 0,
             ceiling: config.token_ceiling,
             last_token: config.next_token.max(1) - 1,
             last_seq: 0,
@@ -145,6 +158,7 @@ impl Ledger {
             grants: BTreeMap::new(),
             certain: BTreeMap::new(),
             asked_back: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             undelivered: BTreeSet::new(),
             abandoned: BTreeMap::new(),
             verifies: BTreeSet::new(),
@@ -169,10 +183,21 @@ impl Ledger {
         self.grants.iter().rev().find(|(_, grant)| grant.key == key && grant.told).map(|(&token, _)| token)
     }
 
-    /// Something is about to happen.
-    pub(crate) fn see(&mut self, now: Nanos, input: Input<'static>) {
+    /// What is held as of what was applied, and under which tokens.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = (Key, u64)> {
+        self.held.iter().map(|(&key, held)| (key, held.token))
+    }
+
+    /// Whether this token was given by an engine before the one in office.
+    pub(crate) fn is_of_an_earlier_office(&self, token: u64) -> bool {
+        self.grants.get(&token).is_some_and(|grant| grant.turn.0 < self.office)
+    }
+
+    /// Something is about to happen to this engine, the one in office or an earlier one.
+    pub(crate) fn see(&mut self, now: Nanos, office: usize, input: Input<'static>) {
+        let in_office = office == self.office;
         match input {
-            Input::Request(conn, request) => self.asked(conn, request),
+            Input::Request(conn, request) => self.asked(conn, request, in_office),
             Input::Closed(conn) => {
                 for gone in self.arrivals.extract_if(.., |arrival| arrival.conn == conn) {
                     self.abandoned.insert((gone.owner, gone.key), now);
@@ -181,36 +206,37 @@ impl Ledger {
                 self.closed.insert(conn);
             }
             Input::Undelivered { token, key } => {
-                self.undelivered.insert((token, key));
+                if in_office {
+                    self.undelivered.insert((token, key));
+                }
                 self.no_longer_certain(token, key);
             }
-            Input::Tick => self.last_tick = now,
-            Input::Committed(seq) => self.commit(now, seq),
-            Input::Refused(seq) | Input::Unknown(seq) => {
-                self.in_flight.remove(&seq);
+            Input::Tick if in_office => self.last_tick = now,
+            Input::Refused(seq) | Input::Unknown(seq) if in_office => {
+                self.retired |= self.in_flight.contains_key(&seq);
             }
-            Input::TokenCeiling(ceiling) => self.ceiling = self.ceiling.max(ceiling),
-            Input::Retire => self.retired = true,
-            Input::Drain => {}
+            Input::TokenCeiling(ceiling) if in_office => self.ceiling = self.ceiling.max(ceiling),
+            Input::Retire if in_office => self.retired = true,
+            _ => {}
         }
     }
 
-    fn asked(&mut self, conn: ConnId, request: Request<'static>) {
+    fn asked(&mut self, conn: ConnId, request: Request<'static>, in_office: bool) {
         let asked = match request {
             Request::Acquire { wait_secs, owner, key, received, .. } => {
                 let twins = self.arrivals.iter_mut().filter(|other| other.is_from(conn, owner, key));
                 let twin = twins.map(|other| other.twin = true).count() > 0;
                 let wait_over = received + u64::from(wait_secs) * SECOND;
                 self.arrived += 1;
-                let (number, turn) = (self.arrived, self.last_seq + 1);
+                let (number, turn) = (self.arrived, (self.office, self.last_seq + 1));
                 self.arrivals.push(Arrival { conn, owner, key, received, wait_over, number, turn, twin });
                 Asked::Acquire { owner, key }
             }
             Request::Release { token, key } => {
-                if !self.retired {
+                if in_office && !self.retired {
                     self.asked_back.insert((token, key));
-                    self.no_longer_certain(token, key);
                 }
+                self.no_longer_certain(token, key);
                 Asked::Release { token, key }
             }
             Request::Place { owner, key } => Asked::Place { owner, key },
@@ -224,6 +250,7 @@ impl Ledger {
     }
 
     fn no_longer_certain(&mut self, token: u64, key: Key) {
+        self.given_up.insert((token, key));
         if self.certain.get(key).is_some_and(|certain| certain.token == token) {
             self.certain.remove(key);
         }
@@ -241,7 +268,7 @@ impl Arrival {
 }
 
 impl Grant {
-    fn new(key: Key, owner: u64, lease_secs: u8, turn: Seq, handed_off: bool) -> Self {
+    fn new(key: Key, owner: u64, lease_secs: u8, turn: Turn, handed_off: bool) -> Self {
         Self {
             key,
             owner,

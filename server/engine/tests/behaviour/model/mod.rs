@@ -8,6 +8,7 @@
 //! was proposed has committed. What is decided between two seals is a turn. Its
 //! effects leave together as a batch, and an answer that is a definite word
 //! about the table (a gated one) waits for that batch to commit.
+mod restore;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,8 +113,8 @@ impl Model {
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
             Input::Committed(seq) => self.committed(now, seq),
-            Input::Refused(seq) => self.refused(seq),
-            Input::Unknown(seq) => self.unknown(seq),
+            Input::Refused(seq) => self.lost(seq, refusal),
+            Input::Unknown(seq) => self.lost(seq, |_, _| Answer::CloseUnknown),
             Input::TokenCeiling(ceiling) => self.token_ceiling = self.token_ceiling.max(ceiling),
             Input::Drain => self.drain_server(),
             Input::Retire => self.retire(),
@@ -152,6 +153,14 @@ impl Model {
 
     pub(crate) fn buried(&self) -> usize {
         self.tombstones.len()
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.turns.pending()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.turns.is_idle()
     }
 }
 
@@ -302,10 +311,15 @@ impl Model {
     }
 
     fn committed(&mut self, now: Nanos, seq: Seq) {
-        let effects = self.turns.settle(seq, |_, answer| answer);
-        if self.retired {
-            return;
+        self.turns.commit(seq);
+        while let Some(effects) = self.turns.settle_next() {
+            if !self.retired {
+                self.begin(now, effects);
+            }
         }
+    }
+
+    fn begin(&mut self, now: Nanos, effects: Vec<Effect<'static>>) {
         for effect in effects {
             match effect {
                 Effect::Grant { key, token, lease_secs, .. }
@@ -328,12 +342,11 @@ impl Model {
         self.give_back(now, self.turns.undelivered(&self.closed));
     }
 
-    fn refused(&mut self, seq: Seq) {
-        self.turns.settle(seq, refusal);
-    }
-
-    fn unknown(&mut self, seq: Seq) {
-        self.turns.settle(seq, |_, _| Answer::CloseUnknown);
+    /// What was decided later stands on this batch: there is no office without it.
+    fn lost(&mut self, seq: Seq, word: impl Fn(Key, Answer<'static>) -> Answer<'static>) {
+        if self.turns.lose(seq, word) {
+            self.retire();
+        }
     }
 
     fn drain_server(&mut self) {

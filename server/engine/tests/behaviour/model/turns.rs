@@ -36,7 +36,9 @@ pub(super) enum Leaves {
 struct Turn {
     /// `None`: not sealed yet.
     seq: Option<Seq>,
-    /// Whether its fate is known.
+    /// Its commit was told.
+    committed: bool,
+    /// Whether its fate is known, and that of every turn before it if it committed.
     settled: bool,
     effects: Vec<Effect<'static>>,
     answers: Vec<Decided>,
@@ -47,12 +49,14 @@ pub(super) struct Turns {
     /// Oldest first; the last one is open.
     turns: Vec<Turn>,
     sealed: Seq,
+    /// Batches that were refused or stay unknown.
+    lost: BTreeSet<Seq>,
     sweeps: u32,
 }
 
 impl Turns {
     pub(super) fn new() -> Self {
-        Self { turns: vec![Turn::default()], sealed: 0, sweeps: 0 }
+        Self { turns: vec![Turn::default()], sealed: 0, lost: BTreeSet::new(), sweeps: 0 }
     }
 
     pub(super) fn effect(&mut self, effect: Effect<'static>) {
@@ -105,16 +109,55 @@ impl Turns {
         Some((seq, effects))
     }
 
-    /// The fate of a batch is known: its gated answers may leave, as `word` puts them.
-    pub(super) fn settle(
-        &mut self,
-        seq: Seq,
-        word: impl Fn(Key, Answer<'static>) -> Answer<'static>,
-    ) -> Vec<Effect<'static>> {
-        let turn = self.turns.iter_mut().find(|turn| turn.seq == Some(seq)).unwrap();
-        turn.settled = true;
-        turn.free(word);
-        turn.effects.clone()
+    /// A batch is said to have committed.
+    pub(super) fn commit(&mut self, seq: Seq) {
+        let contradicts = self.lost.iter().any(|&lost| lost < seq);
+        match self.waiting(seq) {
+            Some(turn) if contradicts => turn.settle(unknown),
+            Some(turn) => turn.committed = true,
+            None => {}
+        }
+    }
+
+    /// The effects of the next batch in order, if it has committed: its answers may leave.
+    pub(super) fn settle_next(&mut self) -> Option<Vec<Effect<'static>>> {
+        let next = self.turns.iter_mut().find(|turn| !turn.settled)?;
+        if !next.committed {
+            return None;
+        }
+        next.settle(|_, answer| answer);
+        Some(next.effects.clone())
+    }
+
+    /// A batch was not applied, or nobody knows: its answers leave as `word` puts them.
+    /// Returns whether anybody waited to hear.
+    pub(super) fn lose(&mut self, seq: Seq, word: impl Fn(Key, Answer<'static>) -> Answer<'static>) -> bool {
+        let Some(turn) = self.waiting(seq) else { return false };
+        turn.settle(word);
+        self.lost.insert(seq);
+        for turn in &mut self.turns {
+            if turn.seq > Some(seq) && turn.committed && !turn.settled {
+                turn.settle(unknown);
+            }
+        }
+        true
+    }
+
+    /// Batches whose fate is open or whose answers have not left.
+    pub(super) fn pending(&self) -> usize {
+        let sealed = self.turns.iter().filter(|turn| turn.seq.is_some());
+        sealed.filter(|turn| !turn.settled || !turn.answers.is_empty()).count()
+    }
+
+    /// Nothing is to be sealed either.
+    pub(super) fn is_idle(&self) -> bool {
+        let open = self.turns.last().unwrap();
+        self.pending() == 0 && open.effects.is_empty() && open.answers.is_empty()
+    }
+
+    /// The turn of a batch of which nothing was told.
+    fn waiting(&mut self, seq: Seq) -> Option<&mut Turn> {
+        self.turns.iter_mut().find(|turn| turn.seq == Some(seq) && !turn.committed && !turn.settled)
     }
 
     /// The open turn will never be proposed.
@@ -165,6 +208,11 @@ impl Turns {
 }
 
 impl Turn {
+    fn settle(&mut self, word: impl Fn(Key, Answer<'static>) -> Answer<'static>) {
+        self.settled = true;
+        self.free(word);
+    }
+
     fn free(&mut self, word: impl Fn(Key, Answer<'static>) -> Answer<'static>) {
         for decided in &mut self.answers {
             if decided.is_gated() {
@@ -173,6 +221,10 @@ impl Turn {
             decided.leaves = Leaves::AtOnce;
         }
     }
+}
+
+fn unknown(_: Key, _: Answer<'static>) -> Answer<'static> {
+    Answer::CloseUnknown
 }
 
 impl Decided {

@@ -22,11 +22,12 @@ mod limits;
 mod lost;
 mod office;
 mod queue;
+mod takeover;
 mod time;
 
 const LEASE: u64 = LEASE_SECS as u64 * SECOND;
-const OTHER: Key = b"other";
-const THIRD: Key = b"third";
+pub(crate) const OTHER: Key = b"other";
+pub(crate) const THIRD: Key = b"third";
 
 fn one_holds_and_three_wait<M: Machine>() -> Scene<M> {
     let mut scene = Scene::<M>::new(&roomy());
