@@ -6,13 +6,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::Limits;
-use crate::frame::{FrameReader, TooLong};
+use crate::frame::{Frame, FrameReader, TooLong};
 use crate::outbox::Outbox;
 use crate::service::{Answer, Call, Handler, Reply};
 use crate::socket::Stream;
-
-/// Answers that are taken at a time.
-const BATCH: usize = 256;
 
 /// Bytes of answers that wait to be written before no more calls are read.
 const MAX_UNSENT: usize = 1024 * 1024;
@@ -53,31 +50,34 @@ pub(crate) async fn answer_calls(
     let mut reader = FrameReader::new(read, limits.max_body);
     let mut outbox = Outbox::default();
     // Holds no more answers than there are calls in flight.
-    let (replies, mut answers) = mpsc::unbounded_channel();
-    let mut batch: Vec<Answer> = Vec::new();
-    let mut in_flight = 0;
+    let (replies, mut answers) = mpsc::unbounded_channel::<Answer>();
+    let mut in_flight = 0_usize;
     let mut moved = Instant::now();
     loop {
-        let has_room = |in_flight| in_flight < limits.calls && outbox.bytes() <= MAX_UNSENT;
-        while has_room(in_flight) {
+        // Answers that are here already count before another call is taken.
+        let may_read = loop {
+            while let Ok(answer) = answers.try_recv() {
+                in_flight -= 1;
+                outbox.push(answer.kind, answer.id, answer.body);
+            }
+            if in_flight >= limits.calls || outbox.bytes() > MAX_UNSENT {
+                break false;
+            }
             match reader.frame() {
-                Ok(Some(frame)) => {
+                Ok(Some(Frame { kind, id, body })) => {
                     in_flight += 1;
-                    let reply = Reply::new(frame.id, limits.max_body, replies.clone());
-                    handler.call(Call { kind: frame.kind, body: frame.body, reply });
+                    let reply = Reply::new(id, limits.max_body, replies.clone());
+                    handler.call(Call { kind, body, reply });
                 }
-                Ok(None) => break,
+                Ok(None) => break true,
                 Err(too_long) => return Ended::TooLong(too_long),
             }
-        }
-        let may_read = has_room(in_flight);
+        };
         tokio::select! {
             biased;
-            taken = answers.recv_many(&mut batch, BATCH) => {
-                in_flight -= taken.min(in_flight);
-                for Answer { kind, id, body } in batch.drain(..) {
-                    outbox.push(kind, id, body);
-                }
+            Some(answer) = answers.recv() => {
+                in_flight -= 1;
+                outbox.push(answer.kind, answer.id, answer.body);
                 moved = Instant::now();
             }
             wrote = outbox.write_to(&mut write), if outbox.pending() => match wrote {
