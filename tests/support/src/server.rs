@@ -1,7 +1,7 @@
 //! A real server process.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -20,6 +20,7 @@ pub struct ServerBuilder {
     listen: Option<SocketAddr>,
     admin: bool,
     open_files: Option<u32>,
+    netns: Option<String>,
 }
 
 impl ServerBuilder {
@@ -83,6 +84,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Runs it in this network namespace; it takes root. The admin pages can then be
+    /// fetched only by a thread that is in there too.
+    #[must_use]
+    pub fn netns(mut self, name: &str) -> Self {
+        self.netns = Some(name.to_owned());
+        self
+    }
+
     /// Starts it and waits until it listens.
     ///
     /// # Panics
@@ -122,15 +131,18 @@ impl ServerBuilder {
 
     fn command(&self) -> Command {
         let path = binary("ticketing-server", "ticketing-server");
-        let mut command = match self.open_files {
-            None => Command::new(path),
-            // The shell becomes the server, so the process id stays.
-            Some(limit) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(path);
-                shell
-            }
-        };
+        // Each of these becomes the server, so the process id stays.
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(netns) = &self.netns {
+            words.extend(["ip", "netns", "exec", netns].map(OsString::from));
+        }
+        if let Some(limit) = self.open_files {
+            let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+            words.extend(["sh", "-c", &script].map(OsString::from));
+        }
+        words.push(path.into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         command.arg("--listen").arg(self.listen.unwrap_or(any_port).to_string());
         if self.admin {
@@ -283,14 +295,25 @@ impl Server {
     #[must_use]
     #[track_caller]
     pub fn admin_get(&self, path: &str) -> (u16, String) {
-        let mut tcp = TcpStream::connect_timeout(&self.admin_addr(), PATIENCE).expect("the admin address");
-        tcp.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-        write!(tcp, "GET {path} HTTP/1.0\r\n\r\n").expect("a request");
+        self.try_admin_get(path, PATIENCE).expect("an answer")
+    }
+
+    /// Fetches an admin page; returns the HTTP status and the body.
+    ///
+    /// # Errors
+    /// Those of the system, if there is no answer within `patience`.
+    ///
+    /// # Panics
+    /// If it was started without admin pages, or the answer is no HTTP.
+    pub fn try_admin_get(&self, path: &str, patience: Duration) -> io::Result<(u16, String)> {
+        let mut tcp = TcpStream::connect_timeout(&self.admin_addr(), patience)?;
+        tcp.set_read_timeout(Some(patience))?;
+        write!(tcp, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
-        tcp.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+        tcp.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        (status.expect("an HTTP status"), body.to_owned())
+        Ok((status.expect("an HTTP status"), body.to_owned()))
     }
 
     /// The value of a metric, summed over its labels; `None`: there is no such metric.
