@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use ticketing_cluster::{Cluster, Stage};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,12 +36,13 @@ const LONGEST_CONNECTION: Duration = Duration::from_secs(10);
 pub(crate) struct Admin {
     hub: Arc<Hub>,
     published: Published,
+    cluster: Option<Cluster>,
     started: Instant,
 }
 
 impl Admin {
-    pub(crate) fn new(hub: Arc<Hub>, published: Published) -> Self {
-        Self { hub, published, started: Instant::now() }
+    pub(crate) fn new(hub: Arc<Hub>, published: Published, cluster: Option<Cluster>) -> Self {
+        Self { hub, published, cluster, started: Instant::now() }
     }
 
     /// What keeps it from granting, if anything does.
@@ -52,8 +54,25 @@ impl Admin {
             Phase::Serving if self.published.read().out_of_tokens => {
                 Some("the data directory cannot be written, and the reserved tokens are used up")
             }
-            Phase::Serving => None,
+            Phase::Serving => self.cluster.as_ref().and_then(obstacle_in_cluster),
         }
+    }
+}
+
+/// A majority that was not seen for this long is missed.
+const OUT_OF_TOUCH: Duration = Duration::from_secs(2);
+
+fn obstacle_in_cluster(cluster: &Cluster) -> Option<&'static str> {
+    let standing = cluster.standing().borrow().clone();
+    match standing.stage {
+        Stage::Blank => Some("in no cluster: waiting to be initialised, or to come back into one"),
+        Stage::Forming => Some("the cluster has not begun"),
+        Stage::Over => Some("the cluster has ended: the memory of a majority of its nodes is lost"),
+        Stage::Superseded => Some("another process has taken this node's place"),
+        Stage::Broken => Some("failed"),
+        Stage::Member if cluster.out_of_touch() > OUT_OF_TOUCH => Some("cut off from the majority"),
+        Stage::Member if standing.leader.is_none() => Some("no leader is known"),
+        Stage::Member => None,
     }
 }
 
@@ -64,6 +83,7 @@ pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
         .route("/readyz", get(readyz))
         .route("/status", get(status))
         .route("/metrics", get(metrics_page))
+        .route("/replace/{slot}", post(replace))
         .with_state(admin);
     let listener = Bounded { listener, room: Arc::new(Semaphore::new(MAX_CONNECTIONS)) };
     // It ends only with the process.
@@ -84,13 +104,16 @@ async fn readyz(State(admin): State<Admin>) -> impl IntoResponse {
 async fn status(State(admin): State<Admin>) -> Json<Value> {
     let (hub, report) = (&admin.hub, admin.published.read());
     let (counters, limits) = (&hub.counters, &hub.limits);
+    let cluster = admin.cluster.as_ref().map(Cluster::status);
+    let domain = hub.view.borrow().domain;
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "mode": "single",
+        "mode": if cluster.is_some() { "cluster" } else { "single" },
         "ready": admin.obstacle().is_none(),
         "obstacle": admin.obstacle(),
         "uptime_seconds": admin.started.elapsed().as_secs(),
-        "domain": hub.domain.to_string(),
+        "domain": domain.map(|domain| domain.to_string()),
+        "cluster": cluster,
         "connections": {
             "open": counters.connections.get(),
             "unauthenticated": counters.unauthenticated.get(),
@@ -112,9 +135,32 @@ async fn status(State(admin): State<Admin>) -> Json<Value> {
     }))
 }
 
+/// What a page of another site cannot make a browser send.
+pub const OPERATOR_HEADER: &str = "ticketing-operator";
+
+async fn replace(
+    State(admin): State<Admin>,
+    Path(slot): Path<String>,
+    headers: HeaderMap,
+) -> (StatusCode, String) {
+    if !headers.contains_key(OPERATOR_HEADER) {
+        return (StatusCode::FORBIDDEN, format!("the header {OPERATOR_HEADER} is missing\n"));
+    }
+    let Some(cluster) = &admin.cluster else {
+        return (StatusCode::CONFLICT, "this server is in no cluster\n".to_owned());
+    };
+    match cluster.allow_replacement(&slot).await {
+        Ok(()) => (StatusCode::OK, String::new()),
+        Err(problem) => (StatusCode::CONFLICT, format!("{problem}\n")),
+    }
+}
+
 async fn metrics_page(State(admin): State<Admin>) -> impl IntoResponse {
     // Not on a thread that serves clients.
-    let page = spawn_blocking(move || metrics::render(&admin.hub, &admin.published.read()));
+    let page = spawn_blocking(move || {
+        let status = admin.cluster.as_ref().map(Cluster::status);
+        metrics::render(&admin.hub, &admin.published.read(), status.as_ref())
+    });
     match page.await {
         Ok(page) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

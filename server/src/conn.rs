@@ -129,9 +129,10 @@ impl Conn {
         shared.frames = Vec::new();
     }
 
-    /// The driver gives answers.
-    pub(crate) fn answers(&self) -> Answers<'_> {
-        Answers { shared: self.lock(), extension: self.extension }
+    /// The driver gives answers. If this node does not lead, `elsewhere` is where
+    /// the leader is, or empty.
+    pub(crate) fn answers<'a>(&'a self, elsewhere: Option<&'a str>) -> Answers<'a> {
+        Answers { shared: self.lock(), extension: self.extension, elsewhere }
     }
 
     /// The driver is through with the batch. Returns whom to wake.
@@ -147,6 +148,7 @@ impl Conn {
 pub(crate) struct Answers<'a> {
     shared: MutexGuard<'a, Shared>,
     extension: Extension,
+    elsewhere: Option<&'a str>,
 }
 
 impl Answers<'_> {
@@ -183,9 +185,13 @@ impl Answers<'_> {
             | Answer::CloseOverloaded => &mut shared.owed.others,
         };
         *owed = owed.saturating_sub(1);
-        match frame(answer, self.extension) {
+        match frame(answer, self.extension, self.elsewhere.unwrap_or_default()) {
             Ok(frame) => frame.encode(&mut shared.frames),
             Err(ending) => shared.ending = shared.ending.or(Some(ending)),
+        }
+        // An acquire is first told that it got nothing, then where to ask.
+        if let (Answer::Busy { .. }, Some(address)) = (answer, self.elsewhere) {
+            ServerFrame::Moved { address }.encode(&mut shared.frames);
         }
         Ok(())
     }
@@ -197,7 +203,7 @@ impl Answers<'_> {
 }
 
 /// The frame that says this, or the end of the connection that says it.
-fn frame(answer: Answer<'_>, extension: Extension) -> Result<ServerFrame<'_>, Ending> {
+fn frame<'a>(answer: Answer<'a>, extension: Extension, leader: &'a str) -> Result<ServerFrame<'a>, Ending> {
     // Every key of the engine came in through a `Key`. Were one broken all the
     // same, the outcome would stay unsaid, which is what an end without a word means.
     let legal = |key| Key::from_bytes(key).map_err(|_| Ending::Quiet);
@@ -218,7 +224,7 @@ fn frame(answer: Answer<'_>, extension: Extension) -> Result<ServerFrame<'_>, En
         Answer::Verified { token, owner, key } => {
             ServerFrame::GrantedUntil { token, owner, ends_ms: 0, key: legal(key)? }
         }
-        Answer::NotLeader => ServerFrame::Moved { address: "" },
+        Answer::NotLeader => ServerFrame::Moved { address: leader },
         Answer::CloseUnknown => return Err(Ending::Quiet),
         Answer::CloseOverloaded => return Err(Ending::Because(Reason::Overloaded)),
     })

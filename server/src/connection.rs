@@ -102,7 +102,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
             let conn = Arc::new(Conn::new(hub.next_conn(), admitted.extension));
             debug!(%peer, conn = conn.id.0, extension = ?admitted.extension, "a session begins");
             let stopping = reached(&hub, Phase::Ending);
-            let session = Session::new(stream, conn, Arc::clone(&hub), &own_address);
+            let session = Session::new(stream, conn, Arc::clone(&hub), own_address);
             session.run(admitted.pipelined, stopping).await;
             debug!(%peer, "a session ended");
             drop(slot);
@@ -134,10 +134,13 @@ async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(
     if *hub.phase.borrow() >= Phase::Draining {
         return Err(Refusal::AtOnce(Reason::ShuttingDown));
     }
+    let Some(domain) = hub.view.borrow().domain else {
+        return Err(Refusal::AfterAPause(Reason::NotActive));
+    };
     let deadline = accepted + HANDSHAKE_TIMEOUT;
     let admitted = tokio::select! {
         biased;
-        admitted = admit(stream, hub.domain, own_address, &current.tokens, deadline) => admitted,
+        admitted = admit(stream, domain, own_address, &current.tokens, deadline) => admitted,
         () = reached(hub, Phase::Ending) => return Err(Refusal::AtOnce(Reason::ShuttingDown)),
     };
     match admitted {

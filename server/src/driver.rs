@@ -1,23 +1,26 @@
 //! The one task that owns the engine.
 //!
 //! It works in turns: everything that arrived meanwhile goes into the engine at
-//! one reading of the clock, what was decided is committed as one batch, the
-//! answers go to their connections, and each connection is woken once.
+//! one reading of the clock, what was decided is proposed as one batch, and what
+//! has been committed is answered: each connection is woken once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use ticketing_engine::{ConnId, Engine, Input, Stats};
-use tokio::sync::mpsc;
+use ticketing_cluster::{Stage, Standing};
+use ticketing_engine::{ConnId, Decider, Engine, Fate, Input, Nanos, Office, Stats};
+use ticketing_protocol::handshake::Domain;
+use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::Clock;
+use crate::commit::{Commit, Event};
 use crate::conn::{Answers, Conn, LostGrant, Message};
 use crate::counters::Counters;
-use crate::single::Tokens;
+use crate::view::{Lead, View};
 
 /// Requests after which a turn ends, so that the first answers do not wait for the last request.
 const REQUESTS_PER_TURN: usize = 4096;
@@ -33,6 +36,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) engine: Stats,
+    /// This server decides.
+    pub(crate) in_office: bool,
+    /// Batches whose fate is open.
+    pub(crate) batches_in_flight: u64,
     pub(crate) turns: u64,
     pub(crate) next_token: u64,
     pub(crate) token_ceiling: u64,
@@ -54,16 +61,21 @@ impl Published {
     }
 }
 
-/// Owns the engine.
+/// Owns the engines.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    pub(crate) engine: Engine,
-    pub(crate) timers_per_tick: u32,
+    pub(crate) decider: Decider,
+    /// With what an engine begins.
+    pub(crate) engine: ticketing_engine::Config,
+    pub(crate) commit: Commit,
     pub(crate) clock: Clock,
-    pub(crate) tokens: Tokens,
     pub(crate) inbox: mpsc::Receiver<Message>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) published: Published,
+    /// What clients are told this server is.
+    pub(crate) view: watch::Sender<View>,
+    /// The last office that this node was in.
+    pub(crate) last_office: Option<Office>,
 }
 
 /// What a turn leaves for the next one, and buffers.
@@ -92,19 +104,23 @@ impl Driver {
                 return;
             }
             self.have_tokens(&desk).await;
-            self.turn(&mut desk);
+            self.turn(&mut desk).await;
         }
     }
 
     /// Waits until there is something to do; false: there never will be.
     async fn wait(&mut self, desk: &mut Desk) -> bool {
         let idle = desk.messages.is_empty() && desk.lost.is_empty();
-        let until_due = match self.engine.next_deadline() {
+        let until_due = match self.decider.next_deadline() {
             _ if !idle => Duration::ZERO,
             Some(deadline) => {
                 Duration::from_nanos(deadline.saturating_sub(self.clock.now())).min(LONGEST_SLEEP)
             }
             None => LONGEST_SLEEP,
+        };
+        let until_due = match self.commit.deadline() {
+            Some(deadline) => until_due.min(deadline.saturating_duration_since(Instant::now())),
+            None => until_due,
         };
         if until_due.is_zero() {
             // Sessions get to write between two turns; what they bring stands behind what waits already.
@@ -122,8 +138,8 @@ impl Driver {
                 desk.messages.extend(desk.taken.drain(..));
                 taken > 0
             }
-            ceiling = self.tokens.more() => {
-                self.raise_ceiling(ceiling);
+            event = self.commit.next() => {
+                self.take_note(event);
                 true
             }
             () = sleep(until_due) => true,
@@ -134,6 +150,7 @@ impl Driver {
     /// that is only not reserved yet. Once the disk has failed nothing waits for it:
     /// acquires are refused at the ceiling, and all else goes on.
     async fn have_tokens(&mut self, desk: &Desk) {
+        let Commit::Alone(tokens) = &mut self.commit else { return };
         let lost = desk.messages.iter().map(|message| match message {
             Message::Lost(grants) => grants.len(),
             Message::Requests(..) | Message::Closed(_) | Message::Drain => 0,
@@ -141,37 +158,88 @@ impl Driver {
         let inputs = MESSAGES_PER_TURN + REQUESTS_PER_TURN + crate::session::READ_BYTES + desk.lost.len();
         let inputs = inputs + lost.sum::<usize>();
         // Each may be granted, and again where the connection turns out to have closed.
-        let needed = 2 * (inputs as u64 + u64::from(self.timers_per_tick));
-        let mut waited = false;
+        let needed = 2 * (inputs as u64 + u64::from(self.engine.limits.timers_per_tick));
+        let (mut waited, mut ceiling) = (false, None);
+        let next = self.decider.next_token();
         loop {
             // A driver that is never idle hears of it only here.
-            if self.tokens.settled() {
-                let ceiling = self.tokens.more().await;
-                self.raise_ceiling(ceiling);
+            if tokens.settled() {
+                ceiling = Some(tokens.more().await);
             }
-            self.tokens.reserve_ahead(self.engine.next_token());
-            if self.tokens.suffice(self.engine.next_token(), needed) {
-                return;
+            tokens.reserve_ahead(next);
+            if tokens.suffice(next, needed) {
+                break;
             }
-            let Some(until) = self.tokens.worth_waiting() else { return };
+            let Some(until) = tokens.worth_waiting() else { break };
             if !waited {
                 self.counters.reservation_waits.add(1);
                 waited = true;
             }
-            if let Ok(ceiling) = timeout_at(until, self.tokens.more()).await {
-                self.raise_ceiling(ceiling);
+            if let Ok(more) = timeout_at(until, tokens.more()).await {
+                ceiling = Some(more);
             }
+        }
+        if let Some(ceiling) = ceiling {
+            self.take_note(Event::Ceiling(ceiling));
         }
     }
 
-    fn raise_ceiling(&mut self, ceiling: u64) {
-        self.engine.handle(self.clock.now(), Input::TokenCeiling(ceiling));
+    /// Takes note of what happened to the log.
+    fn take_note(&mut self, event: Event) {
+        let now = self.clock.now();
+        match event {
+            Event::Ceiling(ceiling) => self.decider.handle(now, Input::TokenCeiling(ceiling)),
+            Event::Told(office, seq, fate) => {
+                self.decider.settle(now, office, seq, fate);
+                if let Commit::Cluster(proposals) = &self.commit
+                    && fate != Fate::Applied
+                {
+                    proposals.cluster.renounce(office);
+                }
+            }
+            Event::Standing(standing) => self.stand(now, &standing),
+        }
     }
 
-    fn turn(&mut self, desk: &mut Desk) {
+    /// Takes office or leaves it, and lets clients know.
+    fn stand(&mut self, now: Nanos, standing: &Standing) {
+        let Commit::Cluster(proposals) = &self.commit else { return };
+        if self.decider.office() != standing.office {
+            // One that was given up stands there until it is followed by another one.
+            let office = standing.office.filter(|&office| self.last_office < Some(office));
+            match office.zip(proposals.cluster.replica()) {
+                Some((office, replica)) => {
+                    self.last_office = Some(office);
+                    let config =
+                        ticketing_engine::Config { next_token: replica.place().first_token, ..self.engine };
+                    self.decider.take_office(now, office, Engine::restore(config, replica.table()));
+                }
+                None => self.decider.leave_office(now),
+            }
+        }
+        let is_active = standing.stage == Stage::Member;
+        let domain = standing.identity.filter(|_| is_active).map(|identity| Domain(identity.0));
+        let lead = match &standing.leader {
+            _ if self.decider.office().is_some() => Lead::Here,
+            Some(leader) if standing.node != Some(leader.node) => Lead::There(leader.client.as_str().into()),
+            // A leader that is not in office yet.
+            Some(_) | None => Lead::Unknown,
+        };
+        let view = View { domain, lead };
+        self.view.send_if_modified(|current| {
+            let changes = *current != view;
+            *current = view;
+            changes
+        });
+    }
+
+    async fn turn(&mut self, desk: &mut Desk) {
+        while let Some(event) = self.commit.try_next() {
+            self.take_note(event);
+        }
         let now = self.clock.now();
         for LostGrant { token, key } in desk.lost.drain(..) {
-            self.engine.handle(now, Input::Undelivered { token, key: &key });
+            self.decider.handle(now, Input::Undelivered { token, key: &key });
         }
         let mut requests_taken = 0;
         while requests_taken < REQUESTS_PER_TURN
@@ -180,33 +248,45 @@ impl Driver {
             match message {
                 Message::Requests(conn, requests) => {
                     requests_taken += requests.len();
-                    self.engine.expect(requests.keys());
+                    self.decider.expect(requests.keys());
                     for request in requests.iter() {
-                        self.engine.handle(now, Input::Request(conn.id, request));
+                        self.decider.handle(now, Input::Request(conn.id, request));
                     }
                     desk.conns.entry(conn.id).or_insert_with(|| Arc::clone(&conn));
                     desk.served.push(conn);
                 }
                 Message::Closed(id) => {
-                    self.engine.handle(now, Input::Closed(id));
+                    self.decider.handle(now, Input::Closed(id));
                     desk.conns.remove(&id);
                 }
                 Message::Lost(grants) => {
                     for LostGrant { token, key } in grants {
-                        self.engine.handle(now, Input::Undelivered { token, key: &key });
+                        self.decider.handle(now, Input::Undelivered { token, key: &key });
                     }
                 }
-                Message::Drain => self.engine.handle(now, Input::Drain),
+                Message::Drain => self.decider.handle(now, Input::Drain),
             }
         }
-        if self.engine.next_deadline().is_some_and(|deadline| deadline <= now) {
-            self.engine.handle(now, Input::Tick);
+        if self.decider.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.decider.handle(now, Input::Tick);
         }
-        // Nobody else has to agree: what was decided is committed. That itself can decide
-        // something: a grant to a connection that has closed goes on to the next waiter.
-        while let Some(batch) = self.engine.seal() {
-            self.engine.handle(now, Input::Committed(batch.seq()));
-            self.engine.recycle(batch);
+        match &mut self.commit {
+            // What was decided is committed. That itself can decide something: a grant to
+            // a connection that has closed goes on to the next waiter.
+            Commit::Alone(_) => {
+                while let Some((office, batch)) = self.decider.seal() {
+                    self.decider.settle(now, office, batch.seq(), Fate::Applied);
+                    self.decider.recycle(batch);
+                }
+            }
+            Commit::Cluster(proposals) => {
+                while proposals.has_room()
+                    && let Some((office, batch)) = self.decider.seal()
+                {
+                    proposals.propose(office, &batch).await;
+                    self.decider.recycle(batch);
+                }
+            }
         }
         self.give_answers(desk);
         desk.turns += 1;
@@ -214,12 +294,19 @@ impl Driver {
 
     fn give_answers(&mut self, desk: &mut Desk) {
         let Desk { conns, lost, served, wakers, .. } = desk;
+        let lead = self.view.borrow().lead.clone();
+        let elsewhere = match &lead {
+            _ if self.decider.office().is_some() => None,
+            // It has just lost its office and does not know to whom.
+            Lead::Here | Lead::Unknown => Some(""),
+            Lead::There(address) => Some(&**address),
+        };
         // Answers of one connection come in a row more often than not.
         let mut open: Option<(ConnId, Answers<'_>)> = None;
-        self.engine.drain(|id, answer| {
+        self.decider.drain(|id, answer| {
             if open.as_ref().is_none_or(|(open_id, _)| *open_id != id) {
                 wakers.extend(open.take().and_then(|(_, answers)| answers.done()));
-                open = conns.get(&id).map(|conn| (id, conn.answers()));
+                open = conns.get(&id).map(|conn| (id, conn.answers(elsewhere)));
             }
             if let Some((_, answers)) = &mut open
                 && let Err(grant) = answers.push(answer)
@@ -234,12 +321,19 @@ impl Driver {
     }
 
     fn publish(&self, desk: &Desk) {
+        let next_token = self.decider.next_token();
+        let (token_ceiling, out_of_tokens) = match &self.commit {
+            Commit::Alone(tokens) => (tokens.ceiling(), !tokens.suffice(next_token, 1)),
+            Commit::Cluster(_) => (u64::MAX, false),
+        };
         self.published.write(Report {
-            engine: self.engine.stats(),
+            engine: self.decider.stats(),
+            in_office: self.decider.office().is_some(),
+            batches_in_flight: self.decider.pending() as u64,
             turns: desk.turns,
-            next_token: self.engine.next_token(),
-            token_ceiling: self.tokens.ceiling(),
-            out_of_tokens: !self.tokens.suffice(self.engine.next_token(), 1),
+            next_token,
+            token_ceiling,
+            out_of_tokens,
         });
     }
 }

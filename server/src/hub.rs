@@ -5,7 +5,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use ticketing_engine::{ConnId, Nanos, SECOND};
-use ticketing_protocol::handshake::Domain;
 use tokio::sync::{mpsc, watch};
 
 use crate::auth::{BadToken, ClientTokens};
@@ -14,6 +13,7 @@ use crate::config::{Config, Limits, TlsFiles, TokenSource};
 use crate::conn::Message;
 use crate::counters::Counters;
 use crate::tls::{self, TlsError};
+use crate::view::View;
 
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,8 @@ pub(crate) struct Hub {
     pub(crate) counters: Arc<Counters>,
     pub(crate) driver: mpsc::Sender<Message>,
     pub(crate) phase: watch::Sender<Phase>,
-    pub(crate) domain: Domain,
+    /// What this server is to clients, which changes in a cluster.
+    pub(crate) view: watch::Sender<View>,
     pub(crate) advertise: Option<String>,
     pub(crate) credentials: Credentials,
     pub(crate) last_conn: AtomicU64,

@@ -14,11 +14,12 @@
 //! [`Config`] says what to serve, [`Server`] serves it.
 //!
 //! ```no_run
+//! use ticketing_server::config::Secrets;
 //! use ticketing_server::{Config, Options, Server};
 //!
 //! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = Options { listen: Some("127.0.0.1:0".parse()?), ..Options::default() };
-//! let server = Server::start(Config::new(options, None)?).await?;
+//! let server = Server::start(Config::new(options, Secrets::default())?).await?;
 //! println!("serving on {}", server.client_addr());
 //! server.shutdown(std::future::pending()).await;
 //! # Ok(())
@@ -28,6 +29,7 @@
 mod admin;
 mod auth;
 mod clock;
+mod commit;
 pub mod config;
 mod conn;
 mod connection;
@@ -46,9 +48,11 @@ mod single;
 mod testing;
 mod tls;
 mod unsent;
+mod view;
 
+pub use admin::OPERATOR_HEADER;
 pub use auth::{BadToken, ClientTokens};
-pub use config::{Config, ConfigError, Options};
+pub use config::{Config, ConfigError, Options, PeerConfigError};
 pub use hub::CredentialsError;
 pub use server::{Server, StartError};
 pub use single::DataDirError;

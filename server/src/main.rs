@@ -1,11 +1,12 @@
 //! The `ticketing-server` process.
 
+mod operate;
 mod process;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use ticketing_server::config::{Invocation, invocation};
+use ticketing_server::config::{Invocation, Operation, invocation};
 use ticketing_server::{Config, Server};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info};
@@ -23,6 +24,7 @@ const WRONG_SETTING: u8 = 2;
 fn main() -> ExitCode {
     let config = match invocation() {
         Ok(Invocation::Serve(config)) => config,
+        Ok(Invocation::Operate(operation)) => return operate(operation),
         Ok(Invocation::Print(page)) => return print(&page),
         Err(error) => return refuse(&error.to_string(), WRONG_SETTING),
     };
@@ -67,6 +69,17 @@ async fn serve(config: Config) -> Result<(), String> {
     info!("stopping: new acquires are refused, releases are served for a moment (a second signal ends that)");
     server.shutdown(async move { while signals.next().await != Signal::Stop {} }).await;
     Ok(())
+}
+
+fn operate(operation: Operation) -> ExitCode {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error.to_string(), 1),
+    };
+    match runtime.block_on(operate::run(operation)) {
+        Ok(text) => print(&text),
+        Err(problem) => refuse(&problem, 1),
+    }
 }
 
 fn print(page: &str) -> ExitCode {

@@ -3,19 +3,23 @@
 
 use metrics::{counter, describe_counter, describe_gauge, gauge, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use ticketing_cluster::Status;
 use ticketing_protocol::Reason;
 
 use crate::driver::Report;
 use crate::hub::Hub;
 
 /// The page, as of now.
-pub(crate) fn render(hub: &Hub, report: &Report) -> String {
+pub(crate) fn render(hub: &Hub, report: &Report, cluster: Option<&Status>) -> String {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     with_local_recorder(&recorder, || {
         connections(hub);
         locks(hub, report);
         outcomes(hub, report);
+        if let Some(status) = cluster {
+            replication(report, status);
+        }
     });
     handle.render()
 }
@@ -115,6 +119,26 @@ fn locks(hub: &Hub, report: &Report) {
         "Times that everything waited until more tokens were reserved on disk.",
         hub.counters.reservation_waits.get(),
     );
+}
+
+fn replication(report: &Report, status: &Status) {
+    now("ticketing_leading", "1 while this node decides, else 0.", report.in_office.into());
+    now("ticketing_term", "Election term.", status.term);
+    now("ticketing_voters", "Nodes that have a vote.", status.voters.len() as u64);
+    now("ticketing_learners", "Nodes that are about to have one.", status.learners.len() as u64);
+    now("ticketing_applied_index", "Last entry of the log that is applied here.", status.applied);
+    now("ticketing_log_bytes", "Memory that the log takes.", status.log_bytes);
+    now("ticketing_batches_in_flight", "Batches that wait for a majority.", report.batches_in_flight);
+    now(
+        "ticketing_out_of_touch_milliseconds",
+        "Time since a majority was seen, by this node or through its leader.",
+        status.out_of_touch_ms,
+    );
+    let name = "ticketing_role";
+    describe_gauge!(name, "1 for what this node is, 0 for everything else.");
+    for role in ticketing_cluster::ROLES {
+        gauge!(name, "role" => role).set(if status.role == role { 1.0 } else { 0.0 });
+    }
 }
 
 fn outcomes(hub: &Hub, report: &Report) {

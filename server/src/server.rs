@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use ticketing_engine::Engine;
+use ticketing_cluster::{Cluster, Init, InitError, Timing};
+use ticketing_engine::{Decider, Engine, Office};
+use ticketing_protocol::handshake::Domain;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -15,7 +17,8 @@ use tracing::{error, info, warn};
 
 use crate::admin::{self, Admin};
 use crate::clock::Clock;
-use crate::config::{Config, TokenSource};
+use crate::commit::{Commit, Proposals};
+use crate::config::{Config, Membership, PeerConfigError, TokenSource};
 use crate::conn::Message;
 use crate::counters::Counters;
 use crate::driver::{Driver, Published};
@@ -23,9 +26,13 @@ use crate::farewell::LINGER;
 use crate::hub::{Credentials, CredentialsError, Hub, Phase};
 use crate::listener;
 use crate::single::{DataDirError, Single};
+use crate::view::{Lead, View};
 
 /// Clients that were on their way when the server began to drain still get their answer.
 const LEAST_DRAIN: Duration = Duration::from_millis(500);
+
+/// How long a leader tries to hand its office over before it drains.
+const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);
 
 /// How long holders may go on releasing. With [`LINGER`] it stays below 5 seconds.
 const LONGEST_DRAIN: Duration = Duration::from_millis(2500);
@@ -39,6 +46,7 @@ pub struct Server {
     hub: Arc<Hub>,
     published: Published,
     driver: JoinHandle<()>,
+    cluster: Option<Cluster>,
 }
 
 /// Why a server does not start.
@@ -60,6 +68,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The secret or the certificates of the peers.
+    #[error(transparent)]
+    Peer(#[from] PeerConfigError),
     /// No random bytes.
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
@@ -72,9 +83,15 @@ impl Server {
     /// [`StartError`] says what stands in the way.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let credentials = Credentials::load(&config)?;
-        let single = match &config.data_dir {
-            Some(folder) => Single::durable(folder)?,
-            None => Single::in_memory(),
+        let engine = ticketing_engine::Config {
+            limits: config.limits.engine,
+            hash_seed: hash_seed()?,
+            ..ticketing_engine::Config::default()
+        };
+        let mode = match (&config.cluster, &config.data_dir) {
+            (Some(membership), _) => Mode::cluster(membership, engine.hash_seed)?,
+            (None, Some(folder)) => Mode::single(Single::durable(folder)?, engine),
+            (None, None) => Mode::single(Single::in_memory(), engine),
         };
         let (clients, client_addr) = bind("listen", config.listen)?;
         let admin = config.admin.map(|address| bind("admin", address)).transpose()?;
@@ -90,19 +107,30 @@ impl Server {
             counters: Arc::new(Counters::default()),
             driver: sender,
             phase: watch::Sender::new(if grace.is_zero() { Phase::Serving } else { Phase::Grace }),
-            domain: single.domain,
+            view: watch::Sender::new(mode.view.clone()),
             advertise: config.advertise.clone(),
             credentials,
             last_conn: AtomicU64::new(0),
             last_refusal: AtomicU64::new(0),
         });
         let published = Published::default();
-        let driver = driver(single, &hub, inbox, published.clone())?;
-        tell_start(&config, &hub);
+        tell_start(&config, mode.view.domain);
+        let cluster = mode.cluster_handle();
+        let driver = Driver {
+            decider: mode.decider,
+            engine,
+            commit: mode.commit,
+            clock: hub.clock,
+            inbox,
+            counters: Arc::clone(&hub.counters),
+            published: published.clone(),
+            view: hub.view.clone(),
+            last_office: None,
+        };
         let driver = tokio::spawn(driver.run());
         tokio::spawn(listener::run(clients, Arc::clone(&hub)));
         if let Some((listener, _)) = admin {
-            let admin = Admin::new(Arc::clone(&hub), published.clone());
+            let admin = Admin::new(Arc::clone(&hub), published.clone(), cluster.clone());
             tokio::spawn(admin::serve(listener, admin));
         }
         if !grace.is_zero() {
@@ -113,7 +141,10 @@ impl Server {
             Some(admin) => info!(client = %client_addr, %admin, tls, "listening"),
             None => info!(client = %client_addr, tls, "listening"),
         }
-        Ok(Self { client_addr, admin_addr, hub, published, driver })
+        if let Some(membership) = config.cluster.filter(|membership| membership.init) {
+            tokio::spawn(initialise(membership));
+        }
+        Ok(Self { client_addr, admin_addr, hub, published, driver, cluster })
     }
 
     /// Where clients are served.
@@ -136,10 +167,20 @@ impl Server {
         self.hub.credentials.reload()
     }
 
-    /// Completes if the server stops by itself, which only a defect makes it do.
+    /// Completes if the server stops by itself: by a defect, or because another
+    /// process has taken its place in the cluster.
     pub async fn failed(&mut self) {
-        if let Err(error) = (&mut self.driver).await {
-            error!(%error, "the task that owns the locks ended");
+        let ended = async {
+            match &self.cluster {
+                Some(cluster) => cluster.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = &mut self.driver => if let Err(error) = ended {
+                error!(%error, "the task that owns the locks ended");
+            },
+            () = ended => {}
         }
     }
 
@@ -149,6 +190,9 @@ impl Server {
     pub async fn shutdown(self, hurry: impl Future<Output = ()>) {
         let hub = &self.hub;
         hub.phase.send_replace(Phase::Draining);
+        if let Some(cluster) = &self.cluster {
+            cluster.hand_over(LONGEST_HAND_OVER).await;
+        }
         let _ = hub.driver.send(Message::Drain).await;
         let start = Instant::now();
         let drained = async {
@@ -168,6 +212,9 @@ impl Server {
         while hub.counters.connections.get() > 0 && start.elapsed() < LINGER {
             sleep(Duration::from_millis(5)).await;
         }
+        if let Some(cluster) = &self.cluster {
+            cluster.shutdown().await;
+        }
         info!("stopped");
     }
 }
@@ -179,36 +226,92 @@ fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, Sock
     Ok((listener, bound))
 }
 
-fn driver(
-    single: Single,
-    hub: &Hub,
-    inbox: mpsc::Receiver<Message>,
-    published: Published,
-) -> Result<Driver, StartError> {
+/// What a server decides with, and through what it commits.
+struct Mode {
+    decider: Decider,
+    commit: Commit,
+    view: View,
+}
+
+impl Mode {
+    fn single(single: Single, engine: ticketing_engine::Config) -> Self {
+        let config = ticketing_engine::Config {
+            next_token: single.first_token,
+            token_ceiling: single.tokens.ceiling(),
+            ..engine
+        };
+        let mut decider = Decider::new(config);
+        decider.take_office(0, Office { term: 0, run: 0 }, Engine::new(config));
+        let view = View { domain: Some(single.domain), lead: Lead::Here };
+        Self { decider, commit: Commit::Alone(single.tokens), view }
+    }
+
+    fn cluster(membership: &Membership, hash_seed: [u64; 2]) -> Result<Self, StartError> {
+        let listen = membership.listen;
+        let (listener, bound) = bind("peer-listen", listen)?;
+        info!(peer = %bound, "listening for peers");
+        let config = ticketing_cluster::Config {
+            slots: membership.slots.clone(),
+            slot: membership.slot,
+            peer: membership.peer.load()?,
+            timing: Timing::default(),
+            clock: || Clock::SYSTEM.now(),
+            hash_seed,
+        };
+        let cluster = Cluster::start(config, listener).map_err(StartError::Random)?;
+        let decider =
+            Decider::new(ticketing_engine::Config { hash_seed, ..ticketing_engine::Config::default() });
+        let view = View { domain: None, lead: Lead::Unknown };
+        Ok(Self { decider, commit: Commit::Cluster(Proposals::new(cluster)), view })
+    }
+
+    fn cluster_handle(&self) -> Option<Cluster> {
+        match &self.commit {
+            Commit::Alone(_) => None,
+            Commit::Cluster(proposals) => Some(proposals.cluster.clone()),
+        }
+    }
+}
+
+fn hash_seed() -> Result<[u64; 2], StartError> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).map_err(StartError::Random)?;
     let seed = u128::from_ne_bytes(seed);
-    let engine = Engine::new(ticketing_engine::Config {
-        limits: hub.limits.engine,
-        #[allow(clippy::cast_possible_truncation)] // Both halves of it.
-        hash_seed: [seed as u64, (seed >> 64) as u64],
-        next_token: single.first_token,
-        token_ceiling: single.tokens.ceiling(),
-    });
-    Ok(Driver {
-        engine,
-        timers_per_tick: hub.limits.engine.timers_per_tick,
-        clock: hub.clock,
-        tokens: single.tokens,
-        inbox,
-        counters: Arc::clone(&hub.counters),
-        published,
-    })
+    #[allow(clippy::cast_possible_truncation)] // Both halves of it.
+    Ok([seed as u64, (seed >> 64) as u64])
 }
 
-fn tell_start(config: &Config, hub: &Hub) {
-    info!(version = env!("CARGO_PKG_VERSION"), domain = %hub.domain, "starting");
+/// Initialises the cluster as soon as a process waits in every place, unless that
+/// was done before.
+async fn initialise(membership: Membership) {
+    let peer = match membership.peer.load() {
+        Ok(peer) => peer,
+        Err(error) => return error!(%error, "the cluster is not initialised"),
+    };
+    let init = Init {
+        slots: membership.slots,
+        peer,
+        token_floor: membership.token_floor,
+        new_identity: false,
+        wait: Duration::from_secs(3600),
+    };
+    match init.run().await {
+        Ok(identity) => info!(%identity, "initialised the cluster"),
+        Err(InitError::Exists { identity, .. }) => {
+            info!(%identity, "nothing to initialise: there is a cluster")
+        }
+        Err(error) => warn!(%error, "the cluster is not initialised"),
+    }
+}
+
+fn tell_start(config: &Config, domain: Option<Domain>) {
+    let version = env!("CARGO_PKG_VERSION");
+    match domain {
+        Some(domain) => info!(version, %domain, "starting"),
+        None => info!(version, "starting"),
+    }
     match &config.data_dir {
+        _ if config.cluster.is_some() => {}
         None => warn!(
             "a restart forgets who holds what, and fencing tokens then go on from the wall clock: \
              --data-dir makes them independent of it, --restart-grace lets old leases run out first"

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use ticketing_protocol::handshake::Domain;
 use ticketing_protocol::limits::{FRAME_TIMEOUT, PENDING_KEEP_ALIVE};
 use ticketing_protocol::{ClientToServer, Decoder, Reason, ServerFrame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::conn::{Conn, Ending, Message, State};
@@ -24,6 +26,7 @@ use crate::farewell::{LINGER, half_close};
 use crate::hub::Hub;
 use crate::requests::Requests;
 use crate::unsent::Unsent;
+use crate::view::{Lead, View};
 
 /// How long a client may leave too much output unread before it is given up.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +51,12 @@ pub(crate) struct Session<S> {
     stream: S,
     conn: Arc<Conn>,
     hub: Arc<Hub>,
+    views: watch::Receiver<View>,
+    /// The fencing domain that the client was greeted with.
+    domain: Option<Domain>,
+    /// The leader as the client was told.
+    leader: Lead,
+    own_address: String,
     decoder: Decoder<ClientToServer>,
     /// What was read and is not with the driver yet.
     requests: Requests,
@@ -73,19 +82,28 @@ pub(crate) struct Session<S> {
 /// What a session cannot do while it is polled.
 enum Step {
     HandOver,
+    /// At what the server is now.
+    Look,
     End(Ending),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    /// A session that begins now: its first frame tells `leader`.
-    pub(crate) fn new(stream: S, conn: Arc<Conn>, hub: Arc<Hub>, leader: &str) -> Self {
+    /// A session that begins now, of a client that knows this server as
+    /// `own_address`: its first frame tells who leads.
+    pub(crate) fn new(stream: S, conn: Arc<Conn>, hub: Arc<Hub>, own_address: String) -> Self {
         let mut unsent = Unsent::default();
-        unsent.say(ServerFrame::Leader { address: leader });
+        let mut views = hub.view.subscribe();
+        let View { domain, lead: leader } = views.borrow_and_update().clone();
+        unsent.say(ServerFrame::Leader { address: leader.address(&own_address) });
         let decoder = Decoder::new(conn.extension());
         Self {
             stream,
             conn,
             hub,
+            views,
+            domain,
+            leader,
+            own_address,
             decoder,
             requests: Requests::default(),
             unsent,
@@ -108,13 +126,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         drop(pipelined);
         let mut stopping = pin!(stopping);
         let ending = loop {
-            match poll_fn(|cx| self.poll(cx, stopping.as_mut())).await {
+            let step = {
+                let mut views = self.views.clone();
+                let mut changed = pin!(views.changed());
+                poll_fn(|cx| match self.poll(cx, stopping.as_mut()) {
+                    Poll::Pending => changed.as_mut().poll(cx).map(|_| Step::Look),
+                    step => step,
+                })
+                .await
+            };
+            match step {
+                Step::Look => self.look(),
                 Step::HandOver if self.hand_over().await => {}
                 Step::HandOver => break Ending::Broken,
                 Step::End(ending) => break ending,
             }
         };
         self.finish(ending).await;
+    }
+
+    /// Tells the client what has changed.
+    fn look(&mut self) {
+        let View { domain, lead } = self.views.borrow_and_update().clone();
+        if domain != self.domain {
+            return self.end(Ending::Because(Reason::NotActive));
+        }
+        if self.leader != lead {
+            self.leader = lead;
+            self.unsent.say(ServerFrame::Leader { address: self.leader.address(&self.own_address) });
+        }
     }
 
     /// Gives what was read to the driver; false: there is no driver any more.

@@ -10,10 +10,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::config::{Config, Limits, Options};
+use crate::config::{Config, Limits, Options, Secrets};
 use crate::conn::Message;
 use crate::counters::Counters;
 use crate::hub::{Credentials, Hub, Phase};
+use crate::view::{Lead, View};
 
 /// The clock of the runtime, which a test can pause: it begins at an hour.
 pub(crate) fn paused_clock() -> Clock {
@@ -28,7 +29,7 @@ pub(crate) fn paused_clock() -> Clock {
 }
 
 pub(crate) fn config() -> Config {
-    Config::new(Options::default(), None).unwrap()
+    Config::new(Options::default(), Secrets::default()).unwrap()
 }
 
 pub(crate) fn hub_with(config: &Config, limits: Limits) -> (Arc<Hub>, mpsc::Receiver<Message>) {
@@ -39,7 +40,7 @@ pub(crate) fn hub_with(config: &Config, limits: Limits) -> (Arc<Hub>, mpsc::Rece
         counters: Arc::new(Counters::default()),
         driver,
         phase: watch::Sender::new(Phase::Serving),
-        domain: Domain([7; 16]),
+        view: watch::Sender::new(View { domain: Some(Domain([7; 16])), lead: Lead::Here }),
         advertise: None,
         credentials: Credentials::load(config).unwrap(),
         last_conn: AtomicU64::new(0),

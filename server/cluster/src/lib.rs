@@ -29,6 +29,6 @@ pub use init::{Init, InitError, wall_clock_token};
 pub use node::{Cluster, Config};
 pub use slots::{BadSlots, Slot, Slots};
 pub use standing::{Leader, Stage, Standing};
-pub use status::{MemberStatus, Status};
+pub use status::{MemberStatus, ROLES, Status};
 pub use timing::Timing;
 pub use types::NodeId;

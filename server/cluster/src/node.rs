@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::answering::Front;
-use crate::calls::Form;
+use crate::calls::{Form, encode, kind};
 use crate::life;
 use crate::log::MemoryLog;
 use crate::machine::Machine;
@@ -174,6 +174,40 @@ impl Cluster {
                 sleep(Duration::from_millis(2)).await;
             }
         }
+    }
+
+    /// How long it is since a majority was seen, by this node or through its leader.
+    #[must_use]
+    pub fn out_of_touch(&self) -> Duration {
+        self.0.running().map_or(Duration::MAX, |running| running.out_of_touch())
+    }
+
+    /// Lets a new process take a place for the next ten minutes although the old one
+    /// lives. Any node can be asked; it asks the leader.
+    ///
+    /// # Errors
+    /// Why not, in words: another node is down, there is no such place, no leader.
+    pub async fn allow_replacement(&self, slot: &str) -> Result<(), String> {
+        let index = self.0.config.slots.index_of(slot);
+        let index = index.ok_or_else(|| format!("there is no node {slot:?} in this cluster"))?;
+        let running = self.0.running().ok_or("this process is in no cluster")?;
+        let leader = self.0.standing.borrow().leader.clone().ok_or("no leader is known")?;
+        if leader.node == running.node {
+            return self.0.allow_takeover(index);
+        }
+        let member = running.member(leader.node).ok_or("no leader is known")?;
+        let peer = running.peers.to(&member, leader.node);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let asked = peer.call(kind::REPLACE, encode(&index), deadline).await;
+        asked.map(drop).map_err(|error| format!("the leader: {error}"))
+    }
+
+    /// Completes when this process must end; [`Standing::stage`] and the log say why.
+    pub async fn ended(&self) {
+        let mut standing = self.standing();
+        let ended = |standing: &Standing| matches!(standing.stage, Stage::Superseded | Stage::Broken);
+        // It lives as long as this handle.
+        let _ = standing.wait_for(ended).await;
     }
 
     /// Ends this node's part in its cluster.

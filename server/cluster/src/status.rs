@@ -11,6 +11,10 @@ use crate::node::Cluster;
 use crate::standing::Stage;
 use crate::types::NodeId;
 
+/// Every value of [`Status::role`].
+pub const ROLES: [&str; 9] =
+    ["leader", "follower", "candidate", "learner", "blank", "forming", "over", "superseded", "broken"];
+
 /// A process and its cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {

@@ -3,6 +3,8 @@
 //! [`Options`] is the settings as they are written, [`Config`] what they mean
 //! together. Nothing behind a [`Config`] checks again.
 
+mod command;
+mod membership;
 mod options;
 mod page;
 
@@ -11,6 +13,8 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use command::Operation;
+pub use membership::{Membership, PeerConfigError, PeerFiles, PeerSecret};
 pub use options::{Invocation, LogFormat, LogLevel, Options, command, invocation};
 pub use page::settings_page;
 
@@ -18,6 +22,33 @@ use crate::auth::{BadToken, ClientTokens};
 
 /// The one setting that has no flag, so that no process list shows it.
 pub const CLIENT_TOKEN_VARIABLE: &str = "TICKETING_CLIENT_TOKEN";
+
+/// The secret of the peers, which has no flag either.
+pub const PEER_SECRET_VARIABLE: &str = "TICKETING_PEER_SECRET";
+
+/// The secrets that stand in the environment.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// [`CLIENT_TOKEN_VARIABLE`].
+    pub client_token: Option<Vec<u8>>,
+    /// [`PEER_SECRET_VARIABLE`].
+    pub peer_secret: Option<Vec<u8>>,
+}
+
+impl Secrets {
+    /// Reads the environment.
+    #[must_use]
+    pub fn read() -> Self {
+        let read = |name| std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes);
+        Self { client_token: read(CLIENT_TOKEN_VARIABLE), peer_secret: read(PEER_SECRET_VARIABLE) }
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets")
+    }
+}
 
 /// The most bytes of an advertised address: with it a greeting is never too long.
 const MAX_ADVERTISED_BYTES: usize = 140;
@@ -35,6 +66,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Where the token counter is kept; `None`: nowhere.
     pub data_dir: Option<PathBuf>,
+    /// The cluster that it takes part in; `None`: it serves alone.
+    pub cluster: Option<Membership>,
     /// How long after the start nothing is granted.
     pub restart_grace: Duration,
     /// Where the admin pages are served; `None`: nowhere.
@@ -121,6 +154,26 @@ pub enum ConfigError {
          spaces and semicolons, of at most {MAX_ADVERTISED_BYTES} bytes"
     )]
     Advertise(String),
+    /// The list of all nodes.
+    #[error("--cluster: {0}")]
+    Slots(#[from] ticketing_cluster::BadSlots),
+    /// A name that is not in the list.
+    #[error("--slot {0:?} is none of the nodes of --cluster")]
+    Slot(String),
+    /// A setting that means nothing in a cluster.
+    #[error("{0} has no meaning in a cluster: {1}")]
+    NotInCluster(&'static str, &'static str),
+    /// A client address that only the system can resolve.
+    #[error("--cluster: {0} is no IP address that could be listened on: say with --listen where to listen")]
+    ClientListen(String),
+    /// A peer address that only the system can resolve.
+    #[error(
+        "--cluster: {0} is no IP address that could be listened on: say with --peer-listen where to listen"
+    )]
+    PeerListen(String),
+    /// The peer secret.
+    #[error("{PEER_SECRET_VARIABLE}: {0}")]
+    PeerSecret(ticketing_peer::SecretTooShort),
     /// A limit that leaves nothing.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
@@ -128,12 +181,15 @@ pub enum ConfigError {
 
 impl Config {
     /// What these settings mean together, with the defaults where nothing is
-    /// given; `token` is the client token of the environment.
+    /// given.
     ///
     /// # Errors
     /// [`ConfigError`] says which setting is wrong and what to do about it.
-    pub fn new(options: Options, token: Option<Vec<u8>>) -> Result<Self, ConfigError> {
+    pub fn new(options: Options, secrets: Secrets) -> Result<Self, ConfigError> {
+        let mut options = options;
+        let cluster = Membership::new(&mut options, secrets.peer_secret)?;
         let options = options.or(Options::defaults());
+        let token = secrets.client_token;
         // The defaults give every setting for which this fallback could be asked.
         let defaults = ticketing_engine::Limits::default();
         let at_least_one =
@@ -154,7 +210,11 @@ impl Config {
         let listen = options.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let config = Self {
             listen,
-            advertise: options.advertise.map(advertised).transpose()?,
+            // Every node names it by the address that stands in the list of all nodes.
+            advertise: match cluster.as_ref().and_then(Membership::client_address) {
+                Some(address) => Some(address),
+                None => options.advertise.map(advertised).transpose()?,
+            },
             client_token: match (options.client_token_file, token) {
                 (Some(_), Some(_)) => {
                     return Err(ConfigError::Both("--client-token-file", CLIENT_TOKEN_VARIABLE));
@@ -172,6 +232,7 @@ impl Config {
                 (None, None) => None,
             },
             data_dir: options.data_dir,
+            cluster,
             restart_grace: Duration::from_secs(options.restart_grace.unwrap_or_default().into()),
             admin: options.admin,
             log_format: options.log_format.unwrap_or(LogFormat::Text),

@@ -7,7 +7,8 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::{Config, ConfigError};
+use super::command::{Command, Operation, Page};
+use super::{Config, ConfigError, Secrets};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -17,6 +18,7 @@ use super::{Config, ConfigError};
     about = "The Ticketing lock server: FIFO locks with leases and fencing tokens",
     long_about = "The Ticketing lock server: FIFO locks with leases and fencing tokens.\n\n\
         With no options it serves this machine on 127.0.0.1:5225, in memory, without a token.\n\
+        With --cluster it is one of 3 or 5 nodes, of which any minority may die.\n\
         Every setting is a flag, an environment variable, or a line of the file named by --config;\n\
         where one is given twice, the flag wins over the environment, and both over the file.",
     after_long_help = EXAMPLES
@@ -41,6 +43,14 @@ Examples:
     ticketing-server --listen 0.0.0.0:5225 --client-token-file token \\
         --tls-cert chain.pem --tls-key key.pem --data-dir /var/lib/ticketing
 
+  Try a cluster on this machine:
+    ticketing-server dev
+
+  One of three nodes of a cluster (the same line on each, but for --slot); then, once, initialise it:
+    NODES=a=10.0.0.1:5235@10.0.0.1:5225,b=10.0.0.2:5235@10.0.0.2:5225,c=10.0.0.3:5235@10.0.0.3:5225
+    ticketing-server --cluster $NODES --slot a --peer-secret-file secret --client-token-file token
+    ticketing-server init --cluster $NODES --peer-secret-file secret
+
   Health checks and metrics on http://127.0.0.1:9225 (/healthz /readyz /status /metrics):
     ticketing-server --admin 127.0.0.1:9225
 
@@ -49,30 +59,16 @@ Examples:
     kill -HUP $(pidof ticketing-server)
 
 Signals:
-  SIGTERM, SIGINT  refuse new acquires, go on serving releases for a moment, then exit (0)
+  SIGTERM, SIGINT  hand leadership over, refuse new acquires, go on serving releases for a moment, then exit (0)
   SIGHUP           read the token file and the certificate again";
-
-#[derive(Debug, clap::Subcommand)]
-enum Command {
-    /// Print a page of the documentation that is made from the code
-    #[command(hide = true)]
-    Docs {
-        #[arg(value_enum)]
-        page: Page,
-    },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Page {
-    /// docs/settings.md
-    Settings,
-}
 
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Invocation {
     /// Serve.
     Serve(Box<Config>),
+    /// Do this and end.
+    Operate(Operation),
     /// Print this page and end.
     Print(String),
 }
@@ -85,12 +81,21 @@ pub enum Invocation {
 pub fn invocation() -> Result<Invocation, ConfigError> {
     let matches = command().get_matches();
     let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if let Some(Command::Docs { page: Page::Settings }) = line.command {
-        return Ok(Invocation::Print(super::settings_page()));
+    let operation = match line.command {
+        Some(Command::Docs { page: Page::Settings }) => {
+            return Ok(Invocation::Print(super::settings_page()));
+        }
+        Some(Command::Init(args)) => Some(Operation::init(args, Secrets::read())?),
+        Some(Command::Status(args)) => Some(Operation::status(&args)),
+        Some(Command::Replace(args)) => Some(Operation::replace(args)),
+        Some(Command::Dev(args)) => Some(Operation::dev(args)),
+        None => None,
+    };
+    if let Some(operation) = operation {
+        return Ok(Invocation::Operate(operation));
     }
     let file = line.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
-    let token = std::env::var_os(super::CLIENT_TOKEN_VARIABLE);
-    let config = Config::new(line.options.or(file), token.map(std::ffi::OsString::into_encoded_bytes))?;
+    let config = Config::new(line.options.or(file), Secrets::read())?;
     Ok(Invocation::Serve(Box::new(config)))
 }
 
@@ -142,6 +147,39 @@ pub struct Options {
     /// the longest lease in use here, no lease of the last run is still running when the first lock is given
     #[arg(long, env = "TICKETING_RESTART_GRACE", value_name = "SECS")]
     pub restart_grace: Option<u16>,
+
+    /// Take part in a cluster of 3 or 5 nodes, the same list for each of them:
+    /// `NAME=PEER_HOST:PORT@CLIENT_HOST:PORT`, separated by commas
+    #[arg(long, env = "TICKETING_CLUSTER", value_name = "NODES")]
+    pub cluster: Option<String>,
+    /// Which of the nodes of --cluster this one is
+    #[arg(long, env = "TICKETING_SLOT", value_name = "NAME")]
+    pub slot: Option<String>,
+    /// Answer peers on this address, `IP:PORT`, if it is not the one that stands in --cluster
+    #[arg(long, env = "TICKETING_PEER_LISTEN", value_name = "ADDR")]
+    pub peer_listen: Option<SocketAddr>,
+    /// Peers prove to each other that they know the secret in this file, of at least 16 bytes: another one
+    /// than the client token
+    #[arg(long, env = "TICKETING_PEER_SECRET_FILE", value_name = "FILE")]
+    pub peer_secret_file: Option<PathBuf>,
+    /// Talk to peers over TLS with the certificate chain in this PEM file
+    #[arg(long, env = "TICKETING_PEER_TLS_CERT", value_name = "FILE")]
+    pub peer_tls_cert: Option<PathBuf>,
+    /// The private key of --peer-tls-cert, PEM
+    #[arg(long, env = "TICKETING_PEER_TLS_KEY", value_name = "FILE")]
+    pub peer_tls_key: Option<PathBuf>,
+    /// Peers must show a certificate of the CA in this PEM file
+    #[arg(long, env = "TICKETING_PEER_TLS_CA", value_name = "FILE")]
+    pub peer_tls_ca: Option<PathBuf>,
+    /// Initialise the cluster, once, when a server runs for every node; give it to one of them, and never to a
+    /// node that comes back alone
+    #[arg(long, env = "TICKETING_INIT", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub init: Option<bool>,
+    /// Fencing tokens of a cluster that is initialised begin above this one, if the wall clock does not put them
+    /// there
+    #[arg(long, env = "TICKETING_TOKEN_FLOOR", value_name = "TOKEN")]
+    pub token_floor: Option<u64>,
 
     /// Serve /healthz, /readyz, /status and /metrics over HTTP on this address, `IP:PORT`
     #[arg(long, env = "TICKETING_ADMIN", value_name = "ADDR")]
@@ -230,6 +268,8 @@ impl Options {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], ticketing_protocol::limits::DEFAULT_PORT))),
             insecure_no_auth: Some(false),
             restart_grace: Some(0),
+            init: Some(false),
+            token_floor: Some(0),
             admin_allow_remote: Some(false),
             log_format: Some(LogFormat::Text),
             log_level: Some(LogLevel::Info),
@@ -268,6 +308,15 @@ impl Options {
             tls_key: self.tls_key.or(lower.tls_key),
             data_dir: self.data_dir.or(lower.data_dir),
             restart_grace: self.restart_grace.or(lower.restart_grace),
+            cluster: self.cluster.or(lower.cluster),
+            slot: self.slot.or(lower.slot),
+            peer_listen: self.peer_listen.or(lower.peer_listen),
+            peer_secret_file: self.peer_secret_file.or(lower.peer_secret_file),
+            peer_tls_cert: self.peer_tls_cert.or(lower.peer_tls_cert),
+            peer_tls_key: self.peer_tls_key.or(lower.peer_tls_key),
+            peer_tls_ca: self.peer_tls_ca.or(lower.peer_tls_ca),
+            init: self.init.or(lower.init),
+            token_floor: self.token_floor.or(lower.token_floor),
             admin: self.admin.or(lower.admin),
             admin_allow_remote: self.admin_allow_remote.or(lower.admin_allow_remote),
             log_format: self.log_format.or(lower.log_format),

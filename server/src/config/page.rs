@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CLIENT_TOKEN_VARIABLE, Options, options};
+use super::{CLIENT_TOKEN_VARIABLE, Options, PEER_SECRET_VARIABLE, options};
 
 /// The text of `docs/settings.md`.
 #[must_use]
@@ -23,6 +23,10 @@ pub fn settings_page() -> String {
     let _ = writeln!(
         page,
         "| | `{CLIENT_TOKEN_VARIABLE}` | | The client token itself, at least 16 bytes, in place of a file |"
+    );
+    let _ = writeln!(
+        page,
+        "| | `{PEER_SECRET_VARIABLE}` | | The peer secret itself, at least 16 bytes, in place of a file |"
     );
     page
 }

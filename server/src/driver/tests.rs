@@ -1,13 +1,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ticketing_engine::{Config, Limits, Nanos, SECOND};
+use ticketing_engine::{Config, SECOND};
 use ticketing_protocol::{ClientFrame, Extension, ServerFrame};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::requests::Requests;
-use crate::single::Single;
+use crate::single::{Single, Tokens};
 use crate::testing::{answer, key, paused_clock};
 
 /// A driver, with the test in the place of the sessions.
@@ -25,24 +25,10 @@ impl Bench {
     }
 
     fn with(clock: Clock, next_token: u64, tokens: Tokens) -> Self {
-        let (driver, inbox) = mpsc::channel(64);
-        let (published, counters) = (Published::default(), Arc::new(Counters::default()));
-        let limits = Limits::default();
-        let engine =
-            Engine::new(Config { limits, next_token, token_ceiling: tokens.ceiling(), ..Config::default() });
-        let task = tokio::spawn(
-            Driver {
-                engine,
-                timers_per_tick: limits.timers_per_tick,
-                clock,
-                tokens,
-                inbox,
-                counters: Arc::clone(&counters),
-                published: published.clone(),
-            }
-            .run(),
-        );
-        Self { driver, published, counters, clock, task }
+        let (sender, driver) = driver(clock, next_token, tokens);
+        let (published, counters) = (driver.published.clone(), Arc::clone(&driver.counters));
+        let task = tokio::spawn(driver.run());
+        Self { driver: sender, published, counters, clock, task }
     }
 
     /// Hands requests over as a session does.
@@ -65,16 +51,19 @@ impl Bench {
 
 fn driver(clock: Clock, next_token: u64, tokens: Tokens) -> (mpsc::Sender<Message>, Driver) {
     let (sender, inbox) = mpsc::channel(64);
-    let limits = Limits::default();
-    let config = Config { limits, next_token, token_ceiling: tokens.ceiling(), ..Config::default() };
+    let engine = Config { next_token, token_ceiling: tokens.ceiling(), ..Config::default() };
+    let mut decider = Decider::new(engine);
+    decider.take_office(0, Office { term: 0, run: 0 }, Engine::new(engine));
     let driver = Driver {
-        engine: Engine::new(config),
-        timers_per_tick: limits.timers_per_tick,
+        decider,
+        engine,
+        commit: Commit::Alone(tokens),
         clock,
-        tokens,
         inbox,
         counters: Arc::default(),
         published: Published::default(),
+        view: watch::Sender::new(View { domain: Some(Domain([7; 16])), lead: Lead::Here }),
+        last_office: None,
     };
     (sender, driver)
 }
@@ -238,13 +227,15 @@ async fn a_driver_that_is_never_idle_hears_of_a_reservation_that_came_long_ago()
     let run = Single::durable(folder.path()).unwrap();
     let last = run.tokens.ceiling();
     let (_sender, mut driver) = driver(paused_clock(), last, run.tokens);
-    driver.tokens.reserve_ahead(last);
-    while !driver.tokens.settled() {
+    let Commit::Alone(tokens) = &mut driver.commit else { unreachable!() };
+    tokens.reserve_ahead(last);
+    while !tokens.settled() {
         std::thread::sleep(Duration::from_millis(1));
     }
     advance(Duration::from_secs(60)).await;
     driver.have_tokens(&Desk::default()).await;
-    assert!(driver.tokens.suffice(last, 100_000));
+    let Commit::Alone(tokens) = &driver.commit else { unreachable!() };
+    assert!(tokens.suffice(last, 100_000));
 }
 
 #[tokio::test]
@@ -271,4 +262,21 @@ async fn without_a_disk_everything_but_grants_goes_on() {
     }
     bench.send(&one, &[acquire(4, 0)]).await;
     assert_eq!(told_in_time(&one).await, granted(last + 1, 4));
+}
+
+/// What a node that does not lead says.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_lead_refuses_and_tells_who_does() {
+    let (sender, mut driver) = driver(paused_clock(), 1, Tokens::unlimited());
+    driver.decider.leave_office(0);
+    driver.view.send_modify(|view| view.lead = Lead::There("leader:1".into()));
+    let (published, counters) = (driver.published.clone(), Arc::clone(&driver.counters));
+    let task = tokio::spawn(driver.run());
+    let bench = Bench { driver: sender, published, counters, clock: paused_clock(), task };
+    let one = conn(1);
+    bench.send(&one, &[acquire(1, 9), release(7)]).await;
+    let busy = answer(ServerFrame::Busy { owner: 1, key: key("k") });
+    let moved = answer(ServerFrame::Moved { address: "leader:1" });
+    assert_eq!(bench.told(&one).await, [busy, moved.clone(), moved].concat());
+    assert!(!bench.published.read().in_office);
 }

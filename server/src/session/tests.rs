@@ -35,7 +35,7 @@ impl Bench {
         let (hub, driver) = hub_with(&config, limits);
         let (client, server) = duplex(room);
         let conn = Arc::new(Conn::new(ConnId(1), extension));
-        let session = Session::new(server, Arc::clone(&conn), Arc::clone(&hub), "me:1");
+        let session = Session::new(server, Arc::clone(&conn), Arc::clone(&hub), "me:1".to_owned());
         let (stop, stopped) = oneshot::channel();
         let stopping = async {
             if stopped.await.is_err() {
@@ -82,7 +82,7 @@ impl Bench {
 
     /// The driver's turn: answers, then the batch is done.
     fn answer(&self, answers: &[Answer<'_>]) -> Vec<LostGrant> {
-        let mut open = self.conn.answers();
+        let mut open = self.conn.answers(None);
         let lost = answers.iter().filter_map(|&answer| open.push(answer).err()).collect();
         let wakers = [open.done(), self.conn.served()];
         wakers.into_iter().flatten().for_each(std::task::Waker::wake);
@@ -257,7 +257,7 @@ async fn a_driver_that_is_held_up_does_not_keep_a_connection_that_ends() {
     let (start, conn) = (Instant::now(), Arc::clone(&bench.conn));
     bench.expect_end(b"Ebad_op\n").await;
     assert_eq!(start.elapsed(), LINGER);
-    let late = conn.answers().push(granted(7));
+    let late = conn.answers(None).push(granted(7));
     assert_eq!(
         late,
         Err(LostGrant { token: 7, key: b"k"[..].into() }),
@@ -412,4 +412,21 @@ async fn a_flood_behind_the_last_word_is_swallowed_but_not_for_ever() {
     let start = Instant::now();
     bench.session.await.unwrap();
     assert_eq!(start.elapsed(), LINGER, "a client that does not close is closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_told_when_the_leader_changes_and_when_the_cluster_ends() {
+    let mut bench = Bench::start();
+    bench.expect(b"Lme:1\n").await;
+    let lead = |lead| bench.hub.view.send_modify(|view| view.lead = lead);
+    lead(Lead::There("other:1".into()));
+    settle().await;
+    lead(Lead::There("other:1".into()));
+    settle().await;
+    lead(Lead::Unknown);
+    settle().await;
+    lead(Lead::Here);
+    bench.expect(b"Lother:1\nL\nLme:1\n").await;
+    bench.hub.view.send_modify(|view| view.domain = None);
+    bench.expect(b"Enot_active\n").await;
 }
