@@ -14,6 +14,10 @@ pub(crate) struct Facts<'h> {
     pub(crate) end: Option<Nanos>,
     pub(crate) died: HashSet<u64>,
     forgot: Forgot,
+    /// By their returns, each with the greatest token of itself and all earlier ones.
+    greatest: Vec<(Nanos, Grant<'h>)>,
+    /// By their invocations, each with the least token of itself and all later ones.
+    least: Vec<(Nanos, u64)>,
 }
 
 #[derive(Default)]
@@ -83,6 +87,8 @@ impl<'h> Facts<'h> {
             end: None,
             died: HashSet::new(),
             forgot: Forgot::of(history),
+            greatest: Vec::new(),
+            least: Vec::new(),
         };
         for note in &history.notes {
             match note.event {
@@ -111,7 +117,40 @@ impl<'h> Facts<'h> {
         for key in facts.keys.values_mut() {
             key.grants.sort_by_key(|grant| (grant.token, grant.returned));
         }
+        facts.order_tokens();
         facts
+    }
+
+    fn order_tokens(&mut self) {
+        let mut greatest: Vec<_> = self.grants().map(|grant| (grant.returned, *grant)).collect();
+        greatest.sort_by_key(|(returned, _)| *returned);
+        let mut before: Option<Grant<'h>> = None;
+        for (_, grant) in &mut greatest {
+            *grant = before.filter(|before| before.token >= grant.token).unwrap_or(*grant);
+            before = Some(*grant);
+        }
+        let mut least: Vec<_> = self.grants().map(|grant| (grant.op.invoked, grant.token)).collect();
+        least.sort_unstable();
+        let mut after = u64::MAX;
+        for (_, token) in least.iter_mut().rev() {
+            after = after.min(*token);
+            *token = after;
+        }
+        (self.greatest, self.least) = (greatest, least);
+    }
+
+    /// The grant with the greatest token that had been seen before `at`: what was asked
+    /// for from then on has a greater one.
+    pub(crate) fn greatest_seen_before(&self, at: Nanos) -> Option<&Grant<'h>> {
+        let seen = self.greatest.partition_point(|(returned, _)| *returned < at);
+        self.greatest.get(seen.checked_sub(1)?).map(|(_, grant)| grant)
+    }
+
+    /// The least token that was asked for after `at`: what was granted by then has a
+    /// smaller one.
+    pub(crate) fn least_asked_after(&self, at: Nanos) -> Option<u64> {
+        let asked = self.least.partition_point(|(invoked, _)| *invoked <= at);
+        self.least.get(asked).map(|(_, token)| *token)
     }
 
     fn acquire(&mut self, op: &'h Op, lease: Nanos) {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ticketing_chaos::{Cut, Host, Load, Loopback, Network, Node, Place, Way};
-use ticketing_history::{Event, History, Rule, Rules, SECOND, Summary, check};
+use ticketing_history::{Call, Event, History, Op, Rule, Rules, SECOND, Summary, check};
 use ticketing_test_support::{PATIENCE, Server};
 
 const SERVER: Host = Host(0);
@@ -34,7 +34,10 @@ fn a_server_that_is_left_alone() {
     let running = load.start(&network.place(CLIENT), &[network.route(CLIENT, SERVER, PORT)], 0);
     running.wait_granted(3000, PATIENCE);
     assert_eq!(node.admin("/healthz").unwrap().0, 200);
-    let summary = judge(&running.finish(), &Rules::default());
+    let history = running.finish();
+    let in_queue = |op: &&Op| matches!(op.call, Call::Acquire { queued: Some(_), .. });
+    assert!(history.ops.iter().filter(in_queue).count() > 10, "nobody was seen in a queue");
+    let summary = judge(&history, &Rules::default());
     let Summary { timed_out, given_back, released, not_held, indeterminate, busy, not_sent, .. } = summary;
     for some in [timed_out, given_back, released, not_held] {
         assert!(some > 0, "{summary:?}");

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::facts::{Facts, Grant, KeyFacts, Releases};
+use crate::facts::{Facts, Grant, KeyFacts, Releases, Silent};
 use crate::report::Findings;
 use crate::{Nanos, Op, Outcome, Rule};
 
@@ -19,7 +19,7 @@ pub(crate) fn check(facts: &Facts<'_>, found: &mut Findings<'_>) {
                     not_lost(facts, key, grant, releases, found);
                     current(grant, *next, releases, found);
                 }
-                None => invented(key, releases, found),
+                None => invented(facts, key, token, releases, found),
             }
         }
     }
@@ -90,10 +90,22 @@ fn current(grant: &Grant<'_>, next: Option<&Grant<'_>>, releases: &Releases<'_>,
     }
 }
 
-/// A token that nobody knows to have been granted.
-fn invented(key: &KeyFacts<'_>, releases: &Releases<'_>, found: &mut Findings<'_>) {
+/// A token that nobody knows to have been granted: it must be one that an acquire of
+/// unknown outcome can have got by then.
+fn invented(
+    facts: &Facts<'_>,
+    key: &KeyFacts<'_>,
+    token: u64,
+    releases: &Releases<'_>,
+    found: &mut Findings<'_>,
+) {
     for (op, returned) in confirmed(releases) {
-        if !key.silent.iter().any(|silent| silent.op.invoked <= returned) {
+        let fits = |silent: &Silent<'_>| {
+            let before = facts.greatest_seen_before(silent.op.invoked);
+            silent.op.invoked <= returned && before.is_none_or(|before| before.token < token)
+        };
+        let too_great = facts.least_asked_after(returned).is_some_and(|least| least <= token);
+        if too_great || !key.silent.iter().any(fits) {
             found.add(Rule::PhantomRelease, &[op], "released, but never granted".to_owned());
         }
     }

@@ -1,7 +1,5 @@
 //! Tokens are unique, and grow in real time over all keys.
 
-use std::cmp::Reverse;
-
 use crate::Rule;
 use crate::facts::{Facts, Grant};
 use crate::report::Findings;
@@ -29,16 +27,9 @@ fn unique(facts: &Facts<'_>, found: &mut Findings<'_>) {
 
 /// An acquire that began after a grant had been seen gets a greater token than that.
 fn ordered(facts: &Facts<'_>, found: &mut Findings<'_>) {
-    let mut by_return: Vec<&Grant<'_>> = facts.grants().collect();
-    let mut by_invocation = by_return.clone();
-    by_return.sort_by_key(|grant| Reverse(grant.returned));
-    by_invocation.sort_by_key(|grant| grant.op.invoked);
-    let mut greatest: Option<&Grant<'_>> = None;
-    for grant in by_invocation {
-        while let Some(seen) = by_return.pop_if(|seen| seen.returned < grant.op.invoked) {
-            greatest = greatest.filter(|greatest| greatest.token >= seen.token).or(Some(seen));
-        }
-        if let Some(before) = greatest.filter(|before| before.token >= grant.token) {
+    for grant in facts.grants() {
+        let before = facts.greatest_seen_before(grant.op.invoked);
+        if let Some(before) = before.filter(|before| before.token >= grant.token) {
             let seen =
                 format!("token {} had been seen when token {} was asked for", before.token, grant.token);
             found.add(Rule::TokenOrder, &[before.op, grant.op], seen);

@@ -191,6 +191,19 @@ fn a_release_of_what_never_was_granted() {
 }
 
 #[test]
+fn a_release_under_a_token_of_the_far_future() {
+    fires(Rule::PhantomRelease, |story| {
+        let releases = story.places(|op| matches!(op.call, Call::Release { .. }) && op.returned.is_some());
+        let place = story.pick(releases)?;
+        let returned = story.op(place).returned?.at;
+        story.grants().iter().any(|grant| grant.invoked > returned).then_some(())?;
+        story.op(place).call = Call::Release { token: u64::MAX };
+        story.set_outcome(place, Outcome::Released);
+        Some(())
+    });
+}
+
+#[test]
 fn a_release_of_what_was_passed_on() {
     fires(Rule::PhantomRelease, |story| {
         let grants = story.grants();
