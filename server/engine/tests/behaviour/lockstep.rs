@@ -227,11 +227,26 @@ impl<'a> Lockstep<'a> {
         self.saw("an older lock was released", older[0]);
         self.saw("an older lock expired", older[1]);
         self.saw("an older lock was handed off", older[2]);
+        if is_last {
+            self.expect_no_lock_overdue();
+        }
         self.tell(&match &sealed {
             Some(words) => format!("e{number}: {words}"),
             None => format!("e{number}: nothing to seal"),
         });
         Ok(sealed.is_some())
+    }
+
+    /// What is over has ended by now, at the latest with the batch that was sealed.
+    fn expect_no_lock_overdue(&mut self) {
+        let Office { node, retired, .. } = self.offices[self.last()];
+        let does_all_at_once = self.schedule.config.limits.timers_per_tick >= 100;
+        if does_all_at_once && !retired {
+            let clock = self.cluster.clock(node, self.now);
+            for lock in self.cluster.plain(node).locks.values() {
+                self.ledger.is_due(lock.token, self.now.saturating_sub(clock - lock.applied_at));
+            }
+        }
     }
 
     fn drain(&mut self) -> Outcome {

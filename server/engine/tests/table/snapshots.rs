@@ -147,6 +147,7 @@ fn what_is_no_snapshot_is_refused_and_the_error_names_the_place() {
     let cases = [
         (Vec::new(), "snapshot, byte 0: it is cut short here"),
         (with(0, &[2]), "snapshot, byte 0: it is of version 2, this build reads 1"),
+        (with(0, &[0]), "snapshot, byte 0: it is of version 0, this build reads 1"),
         (vec![1], "snapshot, byte 0: the checksum is wrong"),
         (write(&table(), 1)[..50].to_vec(), "snapshot, byte 46: the checksum is wrong"),
         (sealed(good[..30].to_vec()), "snapshot, byte 0: it is cut short here"),

@@ -42,7 +42,8 @@ impl Ledger {
         self.asked_back.retain(|(token, _)| is_over(token));
         let last = self.grants.last_key_value().map_or(0, |(&token, _)| token);
         self.last_token = last.max(self.config.next_token.max(1) - 1);
-        (self.last_seq, self.ceiling, self.retired) = (0, self.config.token_ceiling, false);
+        (self.last_seq, self.last_tick) = (0, 0);
+        (self.ceiling, self.retired) = (self.config.token_ceiling, false);
     }
 
     fn never_given(&mut self, token: u64) {

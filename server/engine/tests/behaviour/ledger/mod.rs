@@ -6,7 +6,8 @@
 //!
 //! - EXCL: while a client may be certain that it holds a key, nobody else gets it.
 //! - FENCE: tokens are dense, grow in log order, and stay below the ceiling.
-//! - LEASE: nothing expires before its lease is over, counted from the commit.
+//! - LEASE: nothing expires before its lease is over, counted from the commit, and
+//!   nothing is still held at a tick after that, counted on the node in office.
 //! - LOST: a lock ends because its lease ran out, because it was released, or
 //!   because nobody was told of it; never otherwise.
 //! - ORPH: and if nobody can ever be told of it, it does not wait for its lease.
@@ -186,6 +187,15 @@ impl Ledger {
     /// What is held as of what was applied, and under which tokens.
     pub(crate) fn holds(&self) -> impl Iterator<Item = (Key, u64)> {
         self.held.iter().map(|(&key, held)| (key, held.token))
+    }
+
+    /// The lease of this token is over, as the node in office counts it from this moment.
+    pub(crate) fn is_due(&mut self, token: u64, since: Nanos) {
+        let Some(grant) = self.grants.get(&token) else { return };
+        let is_late = grant.ended.is_none() && since + grant.lease <= self.last_tick;
+        demand(&mut self.objections, !is_late, || {
+            format!("LEASE: {token} is over since {}, and there was a tick since", since + grant.lease)
+        });
     }
 
     /// Whether this token was given by an engine before the one in office.
