@@ -37,12 +37,18 @@ pub(crate) struct Admin {
     hub: Arc<Hub>,
     published: Published,
     cluster: Option<Cluster>,
+    has_peers: bool,
     started: Instant,
 }
 
 impl Admin {
-    pub(crate) fn new(hub: Arc<Hub>, published: Published, cluster: Option<Cluster>) -> Self {
-        Self { hub, published, cluster, started: Instant::now() }
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        published: Published,
+        cluster: Option<Cluster>,
+        has_peers: bool,
+    ) -> Self {
+        Self { hub, published, cluster, has_peers, started: Instant::now() }
     }
 
     /// What keeps it from granting, if anything does.
@@ -51,9 +57,6 @@ impl Admin {
             _ if self.hub.driver.is_closed() => Some("failed"),
             Phase::Grace => Some("waiting until old leases have run out"),
             Phase::Draining | Phase::Ending => Some("shutting down"),
-            Phase::Serving if self.published.read().out_of_tokens => {
-                Some("the data directory cannot be written, and the reserved tokens are used up")
-            }
             Phase::Serving => self.cluster.as_ref().and_then(obstacle_in_cluster),
         }
     }
@@ -108,7 +111,7 @@ async fn status(State(admin): State<Admin>) -> Json<Value> {
     let domain = hub.view.borrow().domain;
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "mode": if cluster.is_some() { "cluster" } else { "single" },
+        "mode": if admin.has_peers { "cluster" } else { "single" },
         "ready": admin.obstacle().is_none(),
         "obstacle": admin.obstacle(),
         "uptime_seconds": admin.started.elapsed().as_secs(),
@@ -128,10 +131,7 @@ async fn status(State(admin): State<Admin>) -> Json<Value> {
         },
         "tombstones": { "standing": report.engine.tombstones, "max": limits.engine.tombstones },
         // As text: JSON readers lose digits of such numbers.
-        "tokens": {
-            "next": report.next_token.to_string(),
-            "reserved_up_to": report.token_ceiling.to_string(),
-        },
+        "next_token": report.next_token.to_string(),
     }))
 }
 

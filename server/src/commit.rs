@@ -10,8 +10,6 @@ use ticketing_engine::{Batch, Fate, Office, Seq, record};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::single::Tokens;
-
 /// Batches that wait for a majority at a time. While they do, what arrives gathers
 /// for the next one: fewer and larger batches are worth more than many in flight.
 const IN_FLIGHT: usize = 2;
@@ -22,17 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Through what batches are committed.
 #[derive(Debug)]
 pub(crate) enum Commit {
-    /// Nobody else has to agree.
-    Alone(Tokens),
-    /// A majority of the cluster.
-    Cluster(Proposals),
+    /// At once: nobody else has to agree, and nothing is kept.
+    Memory,
+    /// The log: that of a cluster, or of a server alone on its disk.
+    Log(Proposals),
 }
 
 /// What happens to a driver from that side.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// So many tokens may be given out.
-    Ceiling(u64),
     /// What became of a batch.
     Told(Office, Seq, Fate),
     /// This node, or its leader, has changed.
@@ -43,29 +39,29 @@ impl Commit {
     /// The next event. Nothing is lost if it is dropped.
     pub(crate) async fn next(&mut self) -> Event {
         match self {
-            Self::Alone(tokens) => Event::Ceiling(tokens.more().await),
-            Self::Cluster(proposals) => proposals.next().await,
+            Self::Memory => pending().await,
+            Self::Log(proposals) => proposals.next().await,
         }
     }
 
     /// The next event, if there is one already.
     pub(crate) fn try_next(&mut self) -> Option<Event> {
         match self {
-            Self::Alone(_) => None,
-            Self::Cluster(proposals) => proposals.try_next(),
+            Self::Memory => None,
+            Self::Log(proposals) => proposals.try_next(),
         }
     }
 
     /// When [`Commit::try_next`] has something to say by itself.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Alone(_) => None,
-            Self::Cluster(proposals) => proposals.in_flight.front().map(|(.., until)| *until),
+            Self::Memory => None,
+            Self::Log(proposals) => proposals.in_flight.front().map(|(.., until)| *until),
         }
     }
 }
 
-/// Batches on their way through the log of a cluster.
+/// Batches on their way through the log.
 #[derive(Debug)]
 pub(crate) struct Proposals {
     pub(crate) cluster: Cluster,

@@ -62,8 +62,6 @@ pub(crate) struct Counters {
     pub(crate) in_flight_pauses: Counter,
     /// Grants that were taken back because not a byte of them left.
     pub(crate) lost_grants: Counter,
-    /// Reservations of tokens that had to be waited for.
-    pub(crate) reservation_waits: Counter,
     errors: [Counter; Reason::ALL.len()],
 }
 

@@ -14,7 +14,7 @@ use ticketing_engine::{ConnId, Decider, Engine, Fate, Input, Nanos, Office, Stat
 use ticketing_protocol::handshake::Domain;
 use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::clock::Clock;
 use crate::commit::{Commit, Event};
@@ -42,9 +42,6 @@ pub(crate) struct Report {
     pub(crate) batches_in_flight: u64,
     pub(crate) turns: u64,
     pub(crate) next_token: u64,
-    pub(crate) token_ceiling: u64,
-    /// Nothing can be granted until more tokens are reserved.
-    pub(crate) out_of_tokens: bool,
 }
 
 /// The report, for whoever wants to read it.
@@ -103,7 +100,6 @@ impl Driver {
             if !self.wait(&mut desk).await {
                 return;
             }
-            self.have_tokens(&desk).await;
             self.turn(&mut desk).await;
         }
     }
@@ -146,52 +142,13 @@ impl Driver {
         }
     }
 
-    /// Makes sure that no acquire of the next turn is refused for want of a token
-    /// that is only not reserved yet. Once the disk has failed nothing waits for it:
-    /// acquires are refused at the ceiling, and all else goes on.
-    async fn have_tokens(&mut self, desk: &Desk) {
-        let Commit::Alone(tokens) = &mut self.commit else { return };
-        let lost = desk.messages.iter().map(|message| match message {
-            Message::Lost(grants) => grants.len(),
-            Message::Requests(..) | Message::Closed(_) | Message::Drain => 0,
-        });
-        let inputs = MESSAGES_PER_TURN + REQUESTS_PER_TURN + crate::session::READ_BYTES + desk.lost.len();
-        let inputs = inputs + lost.sum::<usize>();
-        // Each may be granted, and again where the connection turns out to have closed.
-        let needed = 2 * (inputs as u64 + u64::from(self.engine.limits.timers_per_tick));
-        let (mut waited, mut ceiling) = (false, None);
-        let next = self.decider.next_token();
-        loop {
-            // A driver that is never idle hears of it only here.
-            if tokens.settled() {
-                ceiling = Some(tokens.more().await);
-            }
-            tokens.reserve_ahead(next);
-            if tokens.suffice(next, needed) {
-                break;
-            }
-            let Some(until) = tokens.worth_waiting() else { break };
-            if !waited {
-                self.counters.reservation_waits.add(1);
-                waited = true;
-            }
-            if let Ok(more) = timeout_at(until, tokens.more()).await {
-                ceiling = Some(more);
-            }
-        }
-        if let Some(ceiling) = ceiling {
-            self.take_note(Event::Ceiling(ceiling));
-        }
-    }
-
     /// Takes note of what happened to the log.
     fn take_note(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
-            Event::Ceiling(ceiling) => self.decider.handle(now, Input::TokenCeiling(ceiling)),
             Event::Told(office, seq, fate) => {
                 self.decider.settle(now, office, seq, fate);
-                if let Commit::Cluster(proposals) = &self.commit
+                if let Commit::Log(proposals) = &self.commit
                     && fate != Fate::Applied
                 {
                     proposals.cluster.renounce(office);
@@ -203,7 +160,7 @@ impl Driver {
 
     /// Takes office or leaves it, and lets clients know.
     fn stand(&mut self, now: Nanos, standing: &Standing) {
-        let Commit::Cluster(proposals) = &self.commit else { return };
+        let Commit::Log(proposals) = &self.commit else { return };
         if self.decider.office() != standing.office {
             // One that was given up stands there until it is followed by another one.
             let office = standing.office.filter(|&office| self.last_office < Some(office));
@@ -273,13 +230,13 @@ impl Driver {
         match &mut self.commit {
             // What was decided is committed. That itself can decide something: a grant to
             // a connection that has closed goes on to the next waiter.
-            Commit::Alone(_) => {
+            Commit::Memory => {
                 while let Some((office, batch)) = self.decider.seal() {
                     self.decider.settle(now, office, batch.seq(), Fate::Applied);
                     self.decider.recycle(batch);
                 }
             }
-            Commit::Cluster(proposals) => {
+            Commit::Log(proposals) => {
                 while proposals.has_room()
                     && let Some((office, batch)) = self.decider.seal()
                 {
@@ -321,19 +278,12 @@ impl Driver {
     }
 
     fn publish(&self, desk: &Desk) {
-        let next_token = self.decider.next_token();
-        let (token_ceiling, out_of_tokens) = match &self.commit {
-            Commit::Alone(tokens) => (tokens.ceiling(), !tokens.suffice(next_token, 1)),
-            Commit::Cluster(_) => (u64::MAX, false),
-        };
         self.published.write(Report {
             engine: self.decider.stats(),
             in_office: self.decider.office().is_some(),
             batches_in_flight: self.decider.pending() as u64,
             turns: desk.turns,
-            next_token,
-            token_ceiling,
-            out_of_tokens,
+            next_token: self.decider.next_token(),
         });
     }
 }

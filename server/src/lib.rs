@@ -43,7 +43,6 @@ mod metrics;
 mod requests;
 mod server;
 mod session;
-mod single;
 #[cfg(test)]
 mod testing;
 mod tls;
@@ -55,5 +54,4 @@ pub use auth::{BadToken, ClientTokens};
 pub use config::{Config, ConfigError, Options, PeerConfigError};
 pub use hub::CredentialsError;
 pub use server::{Server, StartError};
-pub use single::DataDirError;
 pub use tls::TlsError;

@@ -109,16 +109,6 @@ fn locks(hub: &Hub, report: &Report) {
         "Limit of verified refusals that are remembered.",
         limits.tombstones.into(),
     );
-    now(
-        "ticketing_tokens_reserved",
-        "Fencing tokens that can be given out before more must be reserved.",
-        report.token_ceiling.saturating_sub(report.next_token).saturating_add(1),
-    );
-    total(
-        "ticketing_reservation_waits_total",
-        "Times that everything waited until more tokens were reserved on disk.",
-        hub.counters.reservation_waits.get(),
-    );
 }
 
 fn replication(report: &Report, status: &Status) {

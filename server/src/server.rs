@@ -2,17 +2,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use ticketing_cluster::{Cluster, Init, InitError, Timing};
+use ticketing_cluster::{Alone, Cluster, Init, InitError, Timing, wall_clock_token};
 use ticketing_engine::{Decider, Engine, Office};
 use ticketing_protocol::handshake::Domain;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::admin::{self, Admin};
@@ -25,11 +26,13 @@ use crate::driver::{Driver, Published};
 use crate::farewell::LINGER;
 use crate::hub::{Credentials, CredentialsError, Hub, Phase};
 use crate::listener;
-use crate::single::{DataDirError, Single};
 use crate::view::{Lead, View};
 
 /// Clients that were on their way when the server began to drain still get their answer.
 const LEAST_DRAIN: Duration = Duration::from_millis(500);
+
+/// How long a server alone may take to find out who holds what.
+const LONGEST_RECOVERY: Duration = Duration::from_secs(60);
 
 /// How long a leader tries to hand its office over before it drains.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);
@@ -46,7 +49,9 @@ pub struct Server {
     hub: Arc<Hub>,
     published: Published,
     driver: JoinHandle<()>,
+    /// The log that it commits through, if it has one.
     cluster: Option<Cluster>,
+    has_peers: bool,
 }
 
 /// Why a server does not start.
@@ -55,9 +60,9 @@ pub enum StartError {
     /// Certificate or client tokens.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The data directory.
+    /// What is kept on disk.
     #[error(transparent)]
-    DataDir(#[from] DataDirError),
+    Cluster(#[from] ticketing_cluster::StartError),
     /// An address that cannot be listened on.
     #[error("--{setting} {address}: cannot listen there: {source}")]
     Listen {
@@ -68,6 +73,11 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The log is there and cannot be gone on with.
+    #[error(
+        "--data-dir: the log could be read, but not gone on with within a minute; see the log lines above"
+    )]
+    NoRecovery,
     /// The secret or the certificates of the peers.
     #[error(transparent)]
     Peer(#[from] PeerConfigError),
@@ -89,9 +99,9 @@ impl Server {
             ..ticketing_engine::Config::default()
         };
         let mode = match (&config.cluster, &config.data_dir) {
-            (Some(membership), _) => Mode::cluster(membership, engine.hash_seed)?,
-            (None, Some(folder)) => Mode::single(Single::durable(folder)?, engine),
-            (None, None) => Mode::single(Single::in_memory(), engine),
+            (Some(membership), _) => Mode::member(membership, &config, engine).await?,
+            (None, Some(folder)) => Mode::durable(folder, &config, engine).await?,
+            (None, None) => Mode::in_memory(engine),
         };
         let (clients, client_addr) = bind("listen", config.listen)?;
         let admin = config.admin.map(|address| bind("admin", address)).transpose()?;
@@ -115,7 +125,8 @@ impl Server {
         });
         let published = Published::default();
         tell_start(&config, mode.view.domain);
-        let cluster = mode.cluster_handle();
+        let cluster = mode.cluster();
+        let has_peers = config.cluster.is_some();
         let driver = Driver {
             decider: mode.decider,
             engine,
@@ -128,9 +139,17 @@ impl Server {
             last_office: None,
         };
         let driver = tokio::spawn(driver.run());
+        if cluster.is_some() && !has_peers {
+            // It has only itself to wait for: nobody is turned away meanwhile.
+            let mut views = hub.view.subscribe();
+            let serving = views.wait_for(|view| view.lead == Lead::Here);
+            if timeout(LONGEST_RECOVERY, serving).await.is_err() {
+                return Err(StartError::NoRecovery);
+            }
+        }
         tokio::spawn(listener::run(clients, Arc::clone(&hub)));
         if let Some((listener, _)) = admin {
-            let admin = Admin::new(Arc::clone(&hub), published.clone(), cluster.clone());
+            let admin = Admin::new(Arc::clone(&hub), published.clone(), cluster.clone(), has_peers);
             tokio::spawn(admin::serve(listener, admin));
         }
         if !grace.is_zero() {
@@ -144,7 +163,7 @@ impl Server {
         if let Some(membership) = config.cluster.filter(|membership| membership.init) {
             tokio::spawn(initialise(membership));
         }
-        Ok(Self { client_addr, admin_addr, hub, published, driver, cluster })
+        Ok(Self { client_addr, admin_addr, hub, published, driver, cluster, has_peers })
     }
 
     /// Where clients are served.
@@ -190,7 +209,7 @@ impl Server {
     pub async fn shutdown(self, hurry: impl Future<Output = ()>) {
         let hub = &self.hub;
         hub.phase.send_replace(Phase::Draining);
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = self.cluster.as_ref().filter(|_| self.has_peers) {
             cluster.hand_over(LONGEST_HAND_OVER).await;
         }
         let _ = hub.driver.send(Message::Drain).await;
@@ -234,21 +253,38 @@ struct Mode {
 }
 
 impl Mode {
-    fn single(single: Single, engine: ticketing_engine::Config) -> Self {
-        let config = ticketing_engine::Config {
-            next_token: single.first_token,
-            token_ceiling: single.tokens.ceiling(),
-            ..engine
-        };
+    /// Without a data directory: successive runs share one domain, and their tokens
+    /// grow with the wall clock.
+    fn in_memory(engine: ticketing_engine::Config) -> Self {
+        let config = ticketing_engine::Config { next_token: wall_clock_token(), ..engine };
         let mut decider = Decider::new(config);
         decider.take_office(0, Office { term: 0, run: 0 }, Engine::new(config));
-        let view = View { domain: Some(single.domain), lead: Lead::Here };
-        Self { decider, commit: Commit::Alone(single.tokens), view }
+        let view = View { domain: Some(Domain::default()), lead: Lead::Here };
+        Self { decider, commit: Commit::Memory, view }
     }
 
-    fn cluster(membership: &Membership, hash_seed: [u64; 2]) -> Result<Self, StartError> {
-        let listen = membership.listen;
-        let (listener, bound) = bind("peer-listen", listen)?;
+    /// Alone, with everything on disk before it is told.
+    async fn durable(
+        folder: &Path,
+        config: &Config,
+        engine: ticketing_engine::Config,
+    ) -> Result<Self, StartError> {
+        let alone = Alone {
+            data_dir: folder.to_owned(),
+            client: config.advertise.clone().unwrap_or_else(|| config.listen.to_string()),
+            clock: || Clock::SYSTEM.now(),
+            hash_seed: engine.hash_seed,
+        };
+        Ok(Self::of(Cluster::alone(alone).await?, engine))
+    }
+
+    /// One of several.
+    async fn member(
+        membership: &Membership,
+        config: &Config,
+        engine: ticketing_engine::Config,
+    ) -> Result<Self, StartError> {
+        let (listener, bound) = bind("peer-listen", membership.listen)?;
         info!(peer = %bound, "listening for peers");
         let config = ticketing_cluster::Config {
             slots: membership.slots.clone(),
@@ -256,19 +292,22 @@ impl Mode {
             peer: membership.peer.load()?,
             timing: Timing::default(),
             clock: || Clock::SYSTEM.now(),
-            hash_seed,
+            hash_seed: engine.hash_seed,
+            data_dir: config.data_dir.clone(),
+            state_dir: membership.state_dir.clone(),
         };
-        let cluster = Cluster::start(config, listener).map_err(StartError::Random)?;
-        let decider =
-            Decider::new(ticketing_engine::Config { hash_seed, ..ticketing_engine::Config::default() });
-        let view = View { domain: None, lead: Lead::Unknown };
-        Ok(Self { decider, commit: Commit::Cluster(Proposals::new(cluster)), view })
+        Ok(Self::of(Cluster::start(config, listener).await?, engine))
     }
 
-    fn cluster_handle(&self) -> Option<Cluster> {
+    fn of(cluster: Cluster, engine: ticketing_engine::Config) -> Self {
+        let view = View { domain: None, lead: Lead::Unknown };
+        Self { decider: Decider::new(engine), commit: Commit::Log(Proposals::new(cluster)), view }
+    }
+
+    fn cluster(&self) -> Option<Cluster> {
         match &self.commit {
-            Commit::Alone(_) => None,
-            Commit::Cluster(proposals) => Some(proposals.cluster.clone()),
+            Commit::Memory => None,
+            Commit::Log(proposals) => Some(proposals.cluster.clone()),
         }
     }
 }
@@ -311,15 +350,14 @@ fn tell_start(config: &Config, domain: Option<Domain>) {
         None => info!(version, "starting"),
     }
     match &config.data_dir {
-        _ if config.cluster.is_some() => {}
+        None if config.cluster.is_some() => {}
         None => warn!(
             "a restart forgets who holds what, and fencing tokens then go on from the wall clock: \
-             --data-dir makes them independent of it, --restart-grace lets old leases run out first"
+             --data-dir keeps both, --restart-grace lets old leases run out first"
         ),
-        Some(folder) => warn!(
-            data_dir = %folder.display(),
-            "a restart forgets who holds what; fencing tokens go on growing: --restart-grace lets old leases run out first"
-        ),
+        Some(folder) => {
+            info!(data_dir = %folder.display(), "every grant and release is on disk before it is told")
+        }
     }
     if matches!(config.client_token, TokenSource::None) && !config.listen.ip().is_loopback() {
         warn!(listen = %config.listen, "other machines are served without a client token");

@@ -244,8 +244,17 @@ impl Inner {
             over: standing.stage == Stage::Over,
             begun: matches!(standing.stage, Stage::Member | Stage::Over),
             leader,
-            slots: self.config.slots.iter().map(|(_, slot)| slot.name.clone()).collect(),
+            slots: self.config.slots.names(),
+            former: self.marker.as_ref().map_or(0, |marker| marker.noted().identity),
+            token_floor: self.token_floor(),
         }
+    }
+
+    /// No token of an identity until now is above this one, as far as this process knows.
+    fn token_floor(&self) -> u64 {
+        let noted = self.marker.as_ref().map_or(0, |marker| marker.noted().token_floor);
+        let last = self.running().map_or(0, |running| running.machine.last_token());
+        noted.max(last)
     }
 
     /// Hands a formation to the task that owns the life of this process.

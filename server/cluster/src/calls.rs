@@ -46,6 +46,11 @@ pub(crate) struct Hello {
     pub(crate) leader: Option<Member>,
     /// The names of the places that it was configured with.
     pub(crate) slots: Vec<String>,
+    /// The identity that a process in its place belonged to before; zero: none, or
+    /// nobody has noted it.
+    pub(crate) former: u128,
+    /// Of identities until now, no token above this one is known here.
+    pub(crate) token_floor: u64,
 }
 
 /// A new cluster.
@@ -58,6 +63,8 @@ pub(crate) struct Form {
     pub(crate) founders: Vec<Founder>,
     /// The identity that this one follows, which has ended; zero: none.
     pub(crate) instead_of: u128,
+    /// Somebody has said that a new identity is to begin where there were others.
+    pub(crate) new_identity: bool,
 }
 
 /// One of the first nodes of a cluster.

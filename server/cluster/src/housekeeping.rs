@@ -4,28 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver as _;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::warn;
 
-use crate::node::Running;
+use crate::node::{Inner, Running};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(250);
-
-/// A log that takes this much memory is replaced by a snapshot.
-const SNAPSHOT_AT: usize = 64 << 20;
 
 /// What a log keeps after a snapshot, so that a node that was away for a moment
 /// catches up without one.
 const KEPT: usize = 32 << 20;
 
+/// A log that has grown by so much is replaced by a snapshot; or by the size of the
+/// last snapshot, so that not more is written of snapshots than of the log.
+const SNAPSHOT_AFTER_BYTES: usize = 32 << 20;
+
 /// Entries after which a snapshot is worth its while, however small they are.
 const SNAPSHOT_AFTER: u64 = 500_000;
 
 /// Runs until it is dropped.
-pub(crate) async fn keep(running: Arc<Running>) {
+pub(crate) async fn keep(inner: Arc<Inner>, running: Arc<Running>) {
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked_at = 0;
+    let mut told = false;
     loop {
         ticks.tick().await;
         let (applied, snapshot) = {
@@ -37,7 +41,8 @@ pub(crate) async fn keep(running: Arc<Running>) {
         let weight = running.log.weight();
         let since = applied.saturating_sub(snapshot.max(asked_at));
         // A snapshot takes a while: it is not asked for twice for the same entries.
-        let heavy = weight > SNAPSHOT_AT && since > 0 && snapshot >= asked_at;
+        let worthwhile = KEPT + running.machine.snapshot_bytes().max(SNAPSHOT_AFTER_BYTES);
+        let heavy = weight > worthwhile && since > 0 && snapshot >= asked_at;
         if heavy || since > SNAPSHOT_AFTER {
             asked_at = applied;
             // A node that has stopped needs none.
@@ -48,5 +53,17 @@ pub(crate) async fn keep(running: Arc<Running>) {
         {
             let _ = running.raft.trigger().purge_log(point).await;
         }
+        if let Err(problem) = note_tokens(&inner, &running).await
+            && !std::mem::replace(&mut told, true)
+        {
+            warn!(problem, "which tokens were given out cannot be noted; there is room for an hour's worth");
+        }
     }
+}
+
+async fn note_tokens(inner: &Inner, running: &Running) -> Result<(), String> {
+    let Some(marker) = inner.marker.clone() else { return Ok(()) };
+    let last = running.machine.last_token();
+    let noted = spawn_blocking(move || marker.saw(last)).await;
+    noted.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }

@@ -88,6 +88,16 @@ pub enum InitError {
         /// The cluster.
         identity: ClusterId,
     },
+    /// There was one, as somebody has noted.
+    #[error(
+        "node {name} was in cluster {identity}, whose state its process has forgotten. If the others have forgotten it too, that          cluster has ended: --new-identity begins a new one in its place"
+    )]
+    Used {
+        /// The node.
+        name: String,
+        /// The cluster.
+        identity: ClusterId,
+    },
     /// Somebody does not take part.
     #[error("node {name} does not take part: {problem}")]
     Refused {
@@ -147,7 +157,7 @@ impl Init {
 
     /// Whether these processes can begin a cluster, and which one it follows.
     fn judge(&self, candidates: &[Candidate]) -> Result<u128, InitError> {
-        let names = self.slots.iter().map(|(_, slot)| slot.name.clone()).collect::<Vec<_>>();
+        let names = self.slots.names();
         let mut instead_of = 0;
         for Candidate { name, hello, member, .. } in candidates {
             let name = name.clone();
@@ -159,6 +169,9 @@ impl Init {
                 return Err(InitError::OtherSlot { name, address: member.peer.clone() });
             }
             match (hello.cluster, hello.over) {
+                (0, _) if hello.former != 0 && !self.new_identity => {
+                    return Err(InitError::Used { name, identity: ClusterId(hello.former.to_be_bytes()) });
+                }
                 (0, _) => {}
                 (_, false) => return Err(InitError::Exists { name, identity }),
                 (_, true) if !self.new_identity => return Err(InitError::Ended { identity }),
@@ -175,11 +188,14 @@ impl Init {
             incarnation: candidate.hello.incarnation,
             member: candidate.member.clone(),
         });
+        let floors = candidates.iter().map(|candidate| candidate.hello.token_floor);
+        let floor = floors.chain([self.token_floor]).max().unwrap_or(0);
         Ok(Form {
             cluster: u128::from_be_bytes(identity).max(1),
-            first_token: wall_clock_token().max(self.token_floor.saturating_add(1)),
+            first_token: wall_clock_token().max(floor.saturating_add(1)),
             founders: founders.collect(),
             instead_of,
+            new_identity: self.new_identity,
         })
     }
 }

@@ -3,14 +3,17 @@
 //!
 //! This crate alone names a type of openraft.
 
+mod alone;
 mod answering;
 mod calls;
+mod durable;
 mod housekeeping;
 mod image;
 mod init;
 mod life;
 mod log;
 mod machine;
+mod marker;
 mod network;
 mod node;
 mod office;
@@ -25,8 +28,11 @@ mod status;
 mod timing;
 mod types;
 
+pub use alone::Alone;
+pub use durable::DataDirError;
 pub use init::{Init, InitError, wall_clock_token};
-pub use node::{Cluster, Config};
+pub use marker::StateDirError;
+pub use node::{Cluster, Config, StartError};
 pub use slots::{BadSlots, Slot, Slots};
 pub use standing::{Leader, Stage, Standing};
 pub use status::{MemberStatus, ROLES, Status};

@@ -1,23 +1,25 @@
 //! The life of a process in a cluster: blank, then a node, until its end.
 //!
-//! The state of a node is gone when its process ends, and with it its vote: it
-//! never comes back as the voter that it was. A process begins blank. It becomes
-//! a node by one of two ways, each once: it is there when the cluster is formed,
-//! or the leader gives it a new node id and its old place. A start alone never
-//! initialises anything.
+//! Without a data directory the state of a node is gone when its process ends, and
+//! with it its vote: it never comes back as the voter that it was. A process begins
+//! blank. It becomes a node by one of two ways, each once: it is there when the
+//! cluster is formed, or the leader gives it a new node id and its old place. With a
+//! data directory there is a third: it is the node that it finds there. A start
+//! alone never initialises anything.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver as _;
-use ticketing_peer::{CallError, ClusterId, Party, Peer};
+use ticketing_peer::{CallError, Party, Peer};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
 use crate::calls::{Form, Hello, Join, Joined, decode, encode, kind};
-use crate::log::MemoryLog;
+use crate::durable::{Identity, Opened, Write};
+use crate::log::Log;
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::node::{Inner, Running};
@@ -38,12 +40,13 @@ const FORMING_PATIENCE: Duration = Duration::from_secs(30);
 type Forms = mpsc::Receiver<(Form, oneshot::Sender<Result<(), String>>)>;
 
 /// Lives until the process must end; [`Standing::stage`] then says why.
-pub(crate) async fn live(inner: Arc<Inner>, mut forms: Forms) {
+pub(crate) async fn live(inner: Arc<Inner>, mut forms: Forms, mut found: Option<Opened>) {
     let mut asked = None;
     loop {
-        let begun = match asked.take() {
-            Some((form, done)) => become_founder(&inner, form, done).await,
-            None => be_blank(&inner, &mut forms).await,
+        let begun = match (found.take(), asked.take()) {
+            (Some(found), _) => run(&inner, found.identity.clone(), Some(found)).await.map(Some),
+            (None, Some((form, done))) => become_founder(&inner, form, done).await,
+            (None, None) => be_blank(&inner, &mut forms).await,
         };
         let running = match begun {
             Ok(Some(running)) => running,
@@ -73,7 +76,9 @@ async fn be_blank(inner: &Arc<Inner>, forms: &mut Forms) -> Result<Option<Arc<Ru
             Some((form, done)) = forms.recv() => return become_founder(inner, form, done).await,
             found = look_around(inner) => {
                 match found {
-                    Ok((cluster, node)) => return start(inner, cluster, node, None).await.map(Some),
+                    Ok((cluster, node)) => {
+                        return begin(inner, inner.identity(cluster, node, None)).await.map(Some);
+                    }
                     Err(why) if told.as_ref() != Some(&why) => {
                         info!(why, "not in a cluster");
                         told = Some(why);
@@ -87,7 +92,7 @@ async fn be_blank(inner: &Arc<Inner>, forms: &mut Forms) -> Result<Option<Arc<Ru
 }
 
 /// Asks everybody who they are, and the leader of a cluster for a place.
-async fn look_around(inner: &Arc<Inner>) -> Result<(ClusterId, NodeId), String> {
+async fn look_around(inner: &Arc<Inner>) -> Result<(u128, NodeId), String> {
     let hellos = hellos(inner, &inner.strangers).await;
     let begun = hellos.iter().filter(|(_, hello)| hello.begun).collect::<Vec<_>>();
     let Some((_, first)) = begun.first() else {
@@ -112,7 +117,7 @@ async fn look_around(inner: &Arc<Inner>) -> Result<(ClusterId, NodeId), String> 
 }
 
 /// Asks this member for a place, and whoever it names.
-async fn join(inner: &Arc<Inner>, leader: &Member) -> Result<(ClusterId, NodeId), String> {
+async fn join(inner: &Arc<Inner>, leader: &Member) -> Result<(u128, NodeId), String> {
     let member = inner.member().ok_or("this place is not configured")?;
     let request = encode(&Join { incarnation: inner.incarnation, member });
     let mut leader = leader.clone();
@@ -122,7 +127,7 @@ async fn join(inner: &Arc<Inner>, leader: &Member) -> Result<(ClusterId, NodeId)
         let answer = peer.call(kind::JOIN, request.clone(), deadline).await;
         let answer = answer.map_err(|error| format!("the leader at {}: {error}", leader.peer))?;
         match decode(&answer)? {
-            Joined::Seated { cluster, node } => return Ok((ClusterId(cluster.to_be_bytes()), node)),
+            Joined::Seated { cluster, node } => return Ok((cluster, node)),
             Joined::NotLeader(Some(other)) => leader = other,
             Joined::NotLeader(None) => return Err("the cluster has no leader at the moment".to_owned()),
             Joined::NotNow(why) => return Err(why),
@@ -159,29 +164,44 @@ async fn become_founder(
     } else if founders.count() != inner.config.slots.len() || form.cluster == 0 {
         Some("it is not for the nodes that this process was configured with".to_owned())
     } else {
-        None
+        inner.marker.as_ref().and_then(|marker| marker.noted().objection_to(&form))
     };
     if let Some(refusal) = refusal {
         let _ = done.send(Err(refusal));
         return Ok(None);
     }
-    let cluster = ClusterId(form.cluster.to_be_bytes());
     let node = NodeId::from(inner.config.slot) + 1;
-    let running = start(inner, cluster, node, Some(form)).await?;
+    let running = begin(inner, inner.identity(form.cluster, node, Some(form))).await?;
     // Whoever asked may have given up, and asks again or not.
     let _ = done.send(Ok(()));
     Ok(Some(running))
 }
 
-async fn start(
-    inner: &Arc<Inner>,
-    identity: ClusterId,
-    node: NodeId,
-    form: Option<Form>,
-) -> Result<Arc<Running>, String> {
+/// Becomes a node. What must not be forgotten of that is on disk before it takes part.
+async fn begin(inner: &Arc<Inner>, identity: Identity) -> Result<Arc<Running>, String> {
+    let opened = match inner.data_dir.clone() {
+        Some(data_dir) => {
+            let (identity, inner) = (identity.clone(), Arc::clone(inner));
+            let begun = spawn_blocking(move || data_dir.begin(&identity, &inner.config)).await;
+            Some(begun.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?)
+        }
+        None => None,
+    };
+    run(inner, identity, opened).await
+}
+
+/// Takes part as a node that has just become one, or has come back.
+async fn run(inner: &Arc<Inner>, identity: Identity, opened: Option<Opened>) -> Result<Arc<Running>, String> {
+    let (log, machine) = match opened {
+        Some(Opened { log, machine, .. }) => (log, machine),
+        None => (Log::default(), Machine::new(inner.config.hash_seed, inner.config.clock)),
+    };
+    if let Some(marker) = &inner.marker {
+        let first_token = identity.form.as_ref().map_or(0, |form| form.first_token);
+        marker.enter(identity.cluster, first_token).map_err(|error| error.to_string())?;
+    }
+    let (identity, node, form) = (identity.cluster_id(), identity.node, identity.form);
     let peers = Peers::new(Party { cluster: identity, node }, inner.config.peer.clone());
-    let machine = Machine::new(inner.config.hash_seed, inner.config.clock);
-    let log = MemoryLog::default();
     let superseded = Arc::new(Notify::new());
     let config = inner.config.timing.config().map_err(|error| error.to_string())?;
     let network =
@@ -212,6 +232,9 @@ async fn start(
         };
     });
     info!(%identity, node, "a node of a cluster");
+    if inner.config.slots.len() == 1 {
+        inner.lead_alone(&running).await?;
+    }
     Ok(running)
 }
 
@@ -224,11 +247,12 @@ async fn be_a_node(
     let mut tasks = JoinSet::new();
     tasks.spawn(office::hold(Arc::clone(inner), Arc::clone(&running)));
     tasks.spawn(seats::keep(Arc::clone(inner), Arc::clone(&running)));
-    tasks.spawn(housekeeping::keep(Arc::clone(&running)));
+    tasks.spawn(housekeeping::keep(Arc::clone(inner), Arc::clone(&running)));
     tasks.spawn(over::watch(Arc::clone(inner), Arc::clone(&running)));
     let mut standing = inner.standing.subscribe();
     let mut metrics = running.raft.metrics();
     let forming_until = Instant::now() + FORMING_PATIENCE;
+    let mut gave_up = false;
     let ended = loop {
         let stage = inner.stage();
         if let Err(fatal) = &metrics.borrow_watched().running_state {
@@ -257,10 +281,14 @@ async fn be_a_node(
             }
             () = running.superseded.notified() => {
                 inner.stand(|standing| standing.stage = Stage::Superseded);
+                if let Err(error) = running.log.write(Write::Superseded).await {
+                    warn!(%error, "what the peers have said could not be written down");
+                }
                 break Err("this place has gone to another process: this one must end".to_owned());
             }
             _ = metrics.changed() => {}
-            () = sleep(forming_until.saturating_duration_since(Instant::now())), if stage == Stage::Forming => {
+            () = sleep(forming_until.saturating_duration_since(Instant::now())), if stage == Stage::Forming && running.may_give_up() => {
+                gave_up = true;
                 break Err("the formation of the cluster was not completed: start again, then initialise it again".to_owned());
             }
             Some(ended) = tasks.join_next() => {
@@ -274,6 +302,14 @@ async fn be_a_node(
     inner.stand(|standing| standing.office = None);
     // A node that has stopped already is as good.
     let _ = running.raft.shutdown().await;
+    running.log.close().await;
+    if gave_up && let Some(data_dir) = inner.data_dir.clone() {
+        match spawn_blocking(move || data_dir.forget()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(%error, "a formation could not be forgotten"),
+            Err(error) => warn!(%error, "a formation could not be forgotten"),
+        }
+    }
     match ended {
         Ok(Some(form)) => {
             warn!(identity = %running.identity, "leaving a cluster that has ended, for a new one");

@@ -9,7 +9,9 @@ use openraft::entry::RaftEntry as _;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, Snapshot};
 use ticketing_engine::{Nanos, Office, Replica};
+use tokio::task::spawn_blocking;
 
+use crate::durable::{DataDirError, Snapshots};
 use crate::image::{BadImage, Image};
 use crate::registry::Registry;
 use crate::types::{Applied, Command, Entry, LogId, SnapshotMeta, StoredMembership, Types};
@@ -20,6 +22,8 @@ pub(crate) type FullSnapshot = openraft::type_config::alias::SnapshotOf<Types, I
 #[derive(Clone)]
 pub(crate) struct Machine {
     state: Arc<Mutex<State>>,
+    /// `None`: snapshots are gone when the process ends.
+    disk: Option<Arc<Snapshots>>,
     clock: fn() -> Nanos,
     hash_seed: [u64; 2],
 }
@@ -51,7 +55,23 @@ impl Machine {
         let image = Image { replica: Replica::new(hash_seed), registry: Registry::default() };
         let membership = StoredMembership::default();
         let state = State { image, applied: None, membership, snapshot: None };
-        Self { state: Arc::new(Mutex::new(state)), clock, hash_seed }
+        Self { state: Arc::new(Mutex::new(state)), disk: None, clock, hash_seed }
+    }
+
+    /// The state that the last snapshot holds.
+    pub(crate) fn durable(
+        hash_seed: [u64; 2],
+        clock: fn() -> Nanos,
+        disk: Arc<Snapshots>,
+    ) -> Result<Self, DataDirError> {
+        let mut machine = Self::new(hash_seed, clock);
+        if let Some((path, meta, bytes)) = disk.load()? {
+            let image = machine.read(&bytes);
+            let image = image.map_err(|bad| DataDirError::damaged(&path, "the snapshot", bad.to_string()))?;
+            machine.lock().install(&meta, image);
+        }
+        machine.disk = Some(disk);
+        Ok(machine)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -65,9 +85,27 @@ impl Machine {
         View { replica: state.image.replica.clone(), applied: state.applied }
     }
 
+    /// The last token that was given out; 0: none yet.
+    pub(crate) fn last_token(&self) -> u64 {
+        self.lock().image.replica.table().last_token()
+    }
+
     /// Looks at the seats.
     pub(crate) fn registry<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
         look(&self.lock().image.registry)
+    }
+
+    /// How many bytes of disk the last snapshot takes.
+    pub(crate) fn snapshot_bytes(&self) -> usize {
+        self.disk.as_ref().map_or(0, |disk| disk.bytes())
+    }
+
+    /// Keeps a snapshot where it outlives the process, if there is such a place.
+    async fn keep(&self, meta: &SnapshotMeta, image: &Image) -> Result<(), io::Error> {
+        let Some(disk) = self.disk.clone() else { return Ok(()) };
+        let (meta, image, clock) = (meta.clone(), image.clone(), self.clock);
+        let kept = spawn_blocking(move || disk.save(&meta, &image.write(clock())));
+        kept.await.map_err(io::Error::other)?
     }
 
     /// Reads a snapshot that has just arrived.
@@ -94,6 +132,14 @@ impl Machine {
         };
         state.applied = Some(log_id);
         Ok(applied)
+    }
+}
+
+impl State {
+    fn install(&mut self, meta: &SnapshotMeta, image: Image) {
+        self.image = image.clone();
+        (self.applied, self.membership) = (meta.last_log_id, meta.last_membership.clone());
+        self.snapshot = Some(Snapshot { meta: meta.clone(), snapshot: image });
     }
 }
 
@@ -148,10 +194,8 @@ impl RaftStateMachine<Types> for Machine {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, image: Image) -> Result<(), io::Error> {
-        let mut state = self.lock();
-        state.image = image.clone();
-        (state.applied, state.membership) = (meta.last_log_id, meta.last_membership.clone());
-        state.snapshot = Some(Snapshot { meta: meta.clone(), snapshot: image });
+        self.keep(meta, &image).await?;
+        self.lock().install(meta, image);
         Ok(())
     }
 
@@ -171,7 +215,14 @@ impl RaftSnapshotBuilder<Types> for Builder {
     type SnapshotData = Image;
 
     async fn build_snapshot(&mut self) -> Result<FullSnapshot, io::Error> {
-        self.machine.lock().snapshot = Some(self.snapshot.clone());
+        let Snapshot { meta, snapshot } = &self.snapshot;
+        self.machine.keep(meta, snapshot).await?;
+        let mut state = self.machine.lock();
+        // One from the leader may have come in the meantime.
+        if state.snapshot.as_ref().is_none_or(|known| known.meta.last_log_id <= meta.last_log_id) {
+            state.snapshot = Some(self.snapshot.clone());
+        }
+        drop(state);
         Ok(self.snapshot.clone())
     }
 }

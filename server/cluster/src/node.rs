@@ -2,6 +2,7 @@
 //! server uses it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,13 +15,16 @@ use ticketing_engine::{Fate, Nanos, Office, Replica, Seq};
 use ticketing_peer::{ClusterId, Party};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use crate::answering::Front;
 use crate::calls::{Form, encode, kind};
+use crate::durable::{DataDir, DataDirError, Identity, Opened};
 use crate::life;
-use crate::log::MemoryLog;
+use crate::log::Log;
 use crate::machine::Machine;
+use crate::marker::{Marker, StateDirError};
 use crate::peers::Peers;
 use crate::report::Report;
 use crate::slots::{Slot, Slots};
@@ -43,6 +47,29 @@ pub struct Config {
     pub clock: fn() -> Nanos,
     /// Random: it keeps clients from choosing keys that collide in a table.
     pub hash_seed: [u64; 2],
+    /// Where the node keeps what it must not forget, so that it comes back as itself;
+    /// `None`: it forgets everything when its process ends.
+    pub data_dir: Option<PathBuf>,
+    /// Where a place notes which identity it was in, so that a second one is not begun
+    /// by mistake, and the tokens of one that is lie above the earlier ones.
+    pub state_dir: Option<PathBuf>,
+}
+
+/// Why a process cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(getrandom::Error),
+    /// Its data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// Its state directory cannot be used.
+    #[error(transparent)]
+    StateDir(#[from] StateDirError),
+    /// Something that should not happen.
+    #[error("what is on disk cannot be opened: {0}")]
+    Failed(String),
 }
 
 /// A process of a cluster. Clones are the same one.
@@ -51,8 +78,10 @@ pub struct Cluster(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) config: Config,
-    /// No two processes have the same.
+    /// No two processes have the same, but those that are the same node.
     pub(crate) incarnation: u128,
+    pub(crate) data_dir: Option<Arc<DataDir>>,
+    pub(crate) marker: Option<Arc<Marker>>,
     pub(crate) standing: watch::Sender<Standing>,
     /// Connections to whoever answers, under no name.
     pub(crate) strangers: Peers,
@@ -66,7 +95,7 @@ pub(crate) struct Running {
     pub(crate) node: NodeId,
     pub(crate) raft: Raft,
     pub(crate) machine: Machine,
-    pub(crate) log: MemoryLog,
+    pub(crate) log: Log,
     pub(crate) peers: Peers,
     /// The cluster in which this node is a founder.
     pub(crate) form: Option<Form>,
@@ -95,28 +124,53 @@ impl fmt::Debug for Running {
 }
 
 impl Cluster {
-    /// Starts a process that answers its peers on `listener`. It waits until a
-    /// cluster is initialised, or comes back into the one that its peers are in.
+    /// Starts a process that answers its peers on `listener`. If its data directory
+    /// is a node's, it is that node. Otherwise it waits until a cluster is initialised,
+    /// or comes back into the one that its peers are in.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
-    pub fn start(config: Config, listener: TcpListener) -> Result<Self, getrandom::Error> {
-        let mut incarnation = [0; 16];
-        getrandom::fill(&mut incarnation)?;
+    /// [`StartError`]: what is on disk cannot be used, and was not changed.
+    pub async fn start(config: Config, listener: TcpListener) -> Result<Self, StartError> {
+        let (config, disk) = on_disk(config, DataDir::find).await?;
+        // Who it is must be known before anybody asks: a node that says that it is none
+        // has lost its memory.
+        let (cluster, life) = Self::with(config, disk)?;
+        let front = Arc::new(Front(Arc::clone(&cluster.0)));
+        let peer = cluster.0.config.peer.clone();
+        tokio::spawn(ticketing_peer::serve(listener, front, peer, std::future::pending()));
+        tokio::spawn(life);
+        Ok(cluster)
+    }
+
+    /// A process as it is found on disk, and its life, which is yet to be lived.
+    pub(crate) fn with(
+        config: Config,
+        disk: Disk,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static), StartError> {
+        let Disk { data_dir, marker, opened } = disk;
+        let mut standing = Standing::default();
+        let incarnation = match &opened {
+            Some(Opened { identity, .. }) => {
+                standing.stage = Stage::Forming;
+                standing.identity = Some(identity.cluster_id());
+                standing.node = Some(identity.node);
+                identity.incarnation
+            }
+            None => random().map_err(StartError::Random)?,
+        };
         let (forms, formed) = mpsc::channel(1);
         let inner = Arc::new(Inner {
             strangers: Peers::new(Party::NOBODY, config.peer.clone()),
-            incarnation: u128::from_le_bytes(incarnation),
-            standing: watch::Sender::new(Standing::default()),
+            incarnation,
+            data_dir,
+            marker,
+            standing: watch::Sender::new(standing),
             running: Mutex::new(None),
             forms,
             config,
         });
-        let front = Arc::new(Front(Arc::clone(&inner)));
-        let peer = inner.config.peer.clone();
-        tokio::spawn(ticketing_peer::serve(listener, front, peer, std::future::pending()));
-        tokio::spawn(life::live(Arc::clone(&inner), formed));
-        Ok(Self(inner))
+        let life = life::live(Arc::clone(&inner), formed, opened);
+        Ok((Self(inner), life))
     }
 
     /// Where this process stands, now and whenever it changes.
@@ -215,8 +269,40 @@ impl Cluster {
         if let Some(running) = self.0.running() {
             // A node that has ended already is as good.
             let _ = running.raft.shutdown().await;
+            running.log.close().await;
         }
     }
+}
+
+/// What a process has on disk.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    data_dir: Option<Arc<DataDir>>,
+    marker: Option<Arc<Marker>>,
+    opened: Option<Opened>,
+}
+
+/// Opens what is on disk, which may take a while.
+pub(crate) async fn on_disk(
+    config: Config,
+    find: impl FnOnce(&DataDir, &Config) -> Result<Option<Opened>, DataDirError> + Send + 'static,
+) -> Result<(Config, Disk), StartError> {
+    let open = move || {
+        let marker = config.state_dir.as_deref().map(Marker::open).transpose()?.map(Arc::new);
+        let data_dir = config.data_dir.as_deref().map(DataDir::take).transpose()?.map(Arc::new);
+        let opened = match &data_dir {
+            Some(data_dir) => find(data_dir, &config)?,
+            None => None,
+        };
+        Ok((config, Disk { data_dir, marker, opened }))
+    };
+    spawn_blocking(open).await.unwrap_or_else(|error| Err(StartError::Failed(error.to_string())))
+}
+
+pub(crate) fn random() -> Result<u128, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(u128::from_le_bytes(bytes))
 }
 
 /// Only what openraft guarantees is taken for certain.
@@ -234,6 +320,14 @@ pub(crate) fn fate(result: Option<ClientWriteResult<Types>>) -> Fate {
             | ClientWriteError::PreconditionFailed(_),
         ))
         | None => Fate::Unknown,
+    }
+}
+
+impl Config {
+    /// Whoever fills a place, as a member.
+    pub(crate) fn member(&self, slot: u8) -> Option<Member> {
+        let Slot { peer, client, .. } = self.slots.get(slot)?.clone();
+        Some(Member { slot, peer, client })
     }
 }
 
@@ -264,10 +358,15 @@ impl Inner {
         self.config.slots.get(self.config.slot)
     }
 
+    /// The identity of the node that this process becomes.
+    pub(crate) fn identity(&self, cluster: u128, node: NodeId, form: Option<Form>) -> Identity {
+        let Self { incarnation, config: Config { slot, slots, .. }, .. } = self;
+        Identity { cluster, node, incarnation: *incarnation, slot: *slot, slots: slots.names(), form }
+    }
+
     /// This process as a member.
     pub(crate) fn member(&self) -> Option<Member> {
-        let Slot { peer, client, .. } = self.slot()?.clone();
-        Some(Member { slot: self.config.slot, peer, client })
+        self.config.member(self.config.slot)
     }
 
     /// Everybody else's place.
@@ -277,6 +376,12 @@ impl Inner {
 }
 
 impl Running {
+    /// Whether a node whose cluster does not begin may end and be forgotten: nobody
+    /// relies on what it has promised.
+    pub(crate) fn may_give_up(&self) -> bool {
+        !self.log.is_durable() || self.log.is_pristine()
+    }
+
     /// Which of the members this is.
     pub(crate) fn member(&self, node: NodeId) -> Option<Member> {
         let metrics = self.raft.server_metrics();

@@ -15,7 +15,7 @@ pub struct Slot {
     pub client: String,
 }
 
-/// All places of a cluster, 3 or 5.
+/// All places of a cluster, 3 or 5. (A server alone is a cluster of one.)
 ///
 /// ```
 /// use ticketing_cluster::Slots;
@@ -88,6 +88,11 @@ impl Slots {
         Ok(Self(slots))
     }
 
+    /// The only place of a server alone.
+    pub(crate) fn alone(client: String) -> Self {
+        Self(vec![Slot { name: "single".to_owned(), peer: "nowhere".to_owned(), client }])
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -98,6 +103,11 @@ impl Slots {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Their names, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|slot| slot.name.clone()).collect()
     }
 
     /// The place of this name.

@@ -21,6 +21,7 @@ pub type NodeId = u64;
 pub(crate) const FIRST_LATER_ID: NodeId = 1 << 32;
 
 /// Where a node is reached.
+#[cfg_attr(test, derive(Default))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     /// Index of the configured place that it fills.

@@ -41,11 +41,13 @@ impl Node {
             timing: Timing::default(),
             clock,
             hash_seed: [1, u64::from(slot)],
+            data_dir: None,
+            state_dir: None,
         };
         let cluster = runtime.block_on(async {
             listener.set_nonblocking(true).unwrap();
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            Cluster::start(config, listener).unwrap()
+            Cluster::start(config, listener).await.unwrap()
         });
         Self { cluster, runtime: Some(runtime) }
     }

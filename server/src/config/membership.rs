@@ -19,6 +19,8 @@ pub struct Membership {
     pub listen: SocketAddr,
     /// Secret and certificates.
     pub peer: PeerFiles,
+    /// Where a node that forgets keeps a note of the clusters that it was in.
+    pub state_dir: Option<PathBuf>,
     /// Whether it initialises the cluster when a process waits in every place.
     pub init: bool,
     /// Tokens of a cluster that it initialises begin above this one.
@@ -89,6 +91,7 @@ impl Membership {
             listen,
             peer,
             slot,
+            state_dir: options.state_dir.take(),
             init: options.init == Some(true),
             token_floor: options.token_floor.unwrap_or(0),
             slots,

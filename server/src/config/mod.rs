@@ -64,7 +64,7 @@ pub struct Config {
     pub client_token: TokenSource,
     /// With which certificate; `None`: plain TCP.
     pub tls: Option<TlsFiles>,
-    /// Where the token counter is kept; `None`: nowhere.
+    /// Where everything is kept; `None`: nowhere.
     pub data_dir: Option<PathBuf>,
     /// The cluster that it takes part in; `None`: it serves alone.
     pub cluster: Option<Membership>,

@@ -139,8 +139,8 @@ pub struct Options {
     #[arg(long, env = "TICKETING_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// Keep the fencing domain and the token counter in this folder, so that tokens grow over restarts
-    /// whatever the clock says; without it they come from the wall clock
+    /// Keep every grant and release in this folder, on disk before it is told, so that a restart forgets
+    /// nothing; without it locks are in memory only
     #[arg(long, env = "TICKETING_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Seconds after the start in which clients are told to wait: a restart forgets who holds what, and with
@@ -171,6 +171,10 @@ pub struct Options {
     /// Peers must show a certificate of the CA in this PEM file
     #[arg(long, env = "TICKETING_PEER_TLS_CA", value_name = "FILE")]
     pub peer_tls_ca: Option<PathBuf>,
+    /// A folder for a small note of the cluster that this node was in: it keeps a node that lost its memory from
+    /// being initialised again by mistake
+    #[arg(long, env = "TICKETING_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
     /// Initialise the cluster, once, when a server runs for every node; give it to one of them, and never to a
     /// node that comes back alone
     #[arg(long, env = "TICKETING_INIT", num_args = 0..=1, require_equals = true,
@@ -315,6 +319,7 @@ impl Options {
             peer_tls_cert: self.peer_tls_cert.or(lower.peer_tls_cert),
             peer_tls_key: self.peer_tls_key.or(lower.peer_tls_key),
             peer_tls_ca: self.peer_tls_ca.or(lower.peer_tls_ca),
+            state_dir: self.state_dir.or(lower.state_dir),
             init: self.init.or(lower.init),
             token_floor: self.token_floor.or(lower.token_floor),
             admin: self.admin.or(lower.admin),

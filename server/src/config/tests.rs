@@ -54,6 +54,7 @@ fn every_setting_is_passed_on_from_the_file() {
         peer-tls-cert = "pc"
         peer-tls-key = "pk"
         peer-tls-ca = "pa"
+        state-dir = "sd"
         init = true
         token-floor = 12
         admin = "127.0.0.1:2"

@@ -7,7 +7,6 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::requests::Requests;
-use crate::single::{Single, Tokens};
 use crate::testing::{answer, key, paused_clock};
 
 /// A driver, with the test in the place of the sessions.
@@ -21,11 +20,11 @@ struct Bench {
 
 impl Bench {
     fn start() -> Self {
-        Self::with(paused_clock(), 1, Tokens::unlimited())
+        Self::with(paused_clock())
     }
 
-    fn with(clock: Clock, next_token: u64, tokens: Tokens) -> Self {
-        let (sender, driver) = driver(clock, next_token, tokens);
+    fn with(clock: Clock) -> Self {
+        let (sender, driver) = driver(clock);
         let (published, counters) = (driver.published.clone(), Arc::clone(&driver.counters));
         let task = tokio::spawn(driver.run());
         Self { driver: sender, published, counters, clock, task }
@@ -49,15 +48,15 @@ impl Bench {
     }
 }
 
-fn driver(clock: Clock, next_token: u64, tokens: Tokens) -> (mpsc::Sender<Message>, Driver) {
+fn driver(clock: Clock) -> (mpsc::Sender<Message>, Driver) {
     let (sender, inbox) = mpsc::channel(64);
-    let engine = Config { next_token, token_ceiling: tokens.ceiling(), ..Config::default() };
+    let engine = Config::default();
     let mut decider = Decider::new(engine);
     decider.take_office(0, Office { term: 0, run: 0 }, Engine::new(engine));
     let driver = Driver {
         decider,
         engine,
-        commit: Commit::Alone(tokens),
+        commit: Commit::Memory,
         clock,
         inbox,
         counters: Arc::default(),
@@ -165,7 +164,7 @@ async fn a_lease_runs_out_while_the_machine_sleeps() {
         paused_clock().now() + SLEPT.load(Ordering::Relaxed)
     }
 
-    let bench = Bench::with(Clock::of(clock_that_goes_on), 1, Tokens::unlimited());
+    let bench = Bench::with(Clock::of(clock_that_goes_on));
     let (one, two) = (conn(1), conn(2));
     bench.send(&one, &[acquire(1, 0)]).await;
     bench.send(&two, &[acquire(2, 200)]).await;
@@ -199,75 +198,10 @@ async fn it_ends_with_the_last_sender() {
     bench.task.await.unwrap();
 }
 
-/// With a real disk, which takes its time.
-async fn told_in_time(conn: &Conn) -> Vec<u8> {
-    let mut frames = Vec::new();
-    while conn.take(&mut frames, Waker::noop()).busy {
-        sleep(Duration::from_millis(5)).await;
-    }
-    conn.take(&mut frames, Waker::noop());
-    frames
-}
-
-#[tokio::test]
-async fn a_grant_waits_for_tokens_that_are_not_reserved_yet() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = Single::durable(folder.path()).unwrap();
-    let last = run.tokens.ceiling();
-    let bench = Bench::with(Clock::SYSTEM, last, run.tokens);
-    let one = conn(1);
-    bench.send(&one, &[acquire(1, 0), release(last), acquire(2, 0)]).await;
-    assert_eq!(told_in_time(&one).await, [granted(last, 1), released(last), granted(last + 1, 2)].concat());
-    assert_eq!(bench.counters.reservation_waits.get(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_driver_that_is_never_idle_hears_of_a_reservation_that_came_long_ago() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = Single::durable(folder.path()).unwrap();
-    let last = run.tokens.ceiling();
-    let (_sender, mut driver) = driver(paused_clock(), last, run.tokens);
-    let Commit::Alone(tokens) = &mut driver.commit else { unreachable!() };
-    tokens.reserve_ahead(last);
-    while !tokens.settled() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    advance(Duration::from_secs(60)).await;
-    driver.have_tokens(&Desk::default()).await;
-    let Commit::Alone(tokens) = &driver.commit else { unreachable!() };
-    assert!(tokens.suffice(last, 100_000));
-}
-
-#[tokio::test]
-async fn without_a_disk_everything_but_grants_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = Single::durable(folder.path()).unwrap();
-    let last = run.tokens.ceiling();
-    let obstacle = folder.path().join("tokens.new");
-    std::fs::create_dir(&obstacle).unwrap();
-    let bench = Bench::with(Clock::SYSTEM, last, run.tokens);
-    let one = conn(1);
-    let busy = |owner| answer(ServerFrame::Busy { owner, key: key("k") });
-    bench.send(&one, &[acquire(1, 0), release(last), acquire(2, 0)]).await;
-    assert_eq!(told_in_time(&one).await, [granted(last, 1), released(last), busy(2)].concat());
-    settle().await;
-    assert!(bench.published.read().out_of_tokens);
-    bench.send(&one, &[acquire(3, 60), release(last)]).await;
-    let not_held = answer(ServerFrame::NotHeld { token: last, key: key("k") });
-    assert_eq!(told_in_time(&one).await, [busy(3), not_held].concat());
-
-    std::fs::remove_dir(&obstacle).unwrap();
-    while bench.published.read().out_of_tokens {
-        sleep(Duration::from_millis(5)).await;
-    }
-    bench.send(&one, &[acquire(4, 0)]).await;
-    assert_eq!(told_in_time(&one).await, granted(last + 1, 4));
-}
-
 /// What a node that does not lead says.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_lead_refuses_and_tells_who_does() {
-    let (sender, mut driver) = driver(paused_clock(), 1, Tokens::unlimited());
+    let (sender, mut driver) = driver(paused_clock());
     driver.decider.leave_office(0);
     driver.view.send_modify(|view| view.lead = Lead::There("leader:1".into()));
     let (published, counters) = (driver.published.clone(), Arc::clone(&driver.counters));

@@ -68,7 +68,7 @@ fn the_status_is_json() {
     assert_eq!(status["ready"], true);
     assert_eq!(status["domain"], "0".repeat(32));
     assert_eq!(status["connections"]["open"], 1);
-    assert_eq!(status["tokens"]["next"], (token + 1).to_string());
+    assert_eq!(status["next_token"], (token + 1).to_string());
     assert_eq!(server.admin_get("/keys").0, 404);
 }
 
