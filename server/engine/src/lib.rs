@@ -16,6 +16,17 @@
 //! until that batch has committed. `TimedOut`, `Busy` and `Place` wait for
 //! nothing: "you did not get it" is true whatever becomes of the log.
 //!
+//! # Applying
+//!
+//! In a cluster one node has an engine that decides, and every node has a [`Table`]:
+//! what the batches that committed make of it. They go through the log as bytes
+//! ([`record`]), and a node that was away too long gets a snapshot of the table
+//! ([`Table::write`]). A node that takes office builds its engine from its own table
+//! ([`Engine::restore`]); one that does not lead has an engine too, which was told
+//! [`Input::Retire`] and refuses what only a leader can serve.
+//!
+//! # Example
+//!
 //! ```
 //! use ticketing_engine::{Answer, Config, ConnId, Engine, Input, Request};
 //!

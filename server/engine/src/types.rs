@@ -100,8 +100,9 @@ pub enum Input<'a> {
     TokenCeiling(u64),
     /// The server is draining: waiters and new acquires are refused, all else is served.
     Drain,
-    /// This node lost its office: waiters are refused, and so is every further acquire;
-    /// batches in flight wait for their fate.
+    /// This node lost its office, or never had it: waiters are refused, and so is every
+    /// further acquire; a release or a verify is told that this node does not lead, and
+    /// nobody has a place. Batches in flight wait for their fate.
     Retire,
 }
 
