@@ -15,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// Bytes before the body.
 pub(crate) const HEADER: usize = 4 + 1 + 8;
 
-/// Bytes that are read at a time, as a rule.
+/// Bytes that are read at a time at most, so that a buffer holds no more than
+/// one large body and these.
 const READ: usize = 64 * 1024;
 
 /// A body below this many bytes is copied out: whoever keeps it would otherwise
@@ -63,7 +64,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// is dropped.
     pub(crate) async fn fill(&mut self) -> io::Result<bool> {
         self.read.reserve(READ);
-        Ok(self.stream.read_buf(&mut self.read).await? > 0)
+        Ok(self.stream.read_buf(&mut (&mut self.read).limit(READ)).await? > 0)
     }
 
     /// The next frame that is here as a whole.
@@ -85,7 +86,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             self.read.advance(len);
             body
         } else {
-            self.read.split_to(len).freeze()
+            // The body takes the buffer with it, which has grown to its size.
+            let rest = self.read.get(len..).map(BytesMut::from).unwrap_or_default();
+            let mut body = std::mem::replace(&mut self.read, rest);
+            body.truncate(len);
+            body.freeze()
         };
         Ok(Some(Frame { kind, id, body }))
     }
@@ -184,6 +189,22 @@ mod tests {
         }
         assert!(reader.inside());
         assert!(reader.read.capacity() < 3 * READ, "{}", reader.read.capacity());
+    }
+
+    #[tokio::test]
+    async fn a_large_body_leaves_no_large_buffer() {
+        let sent = [bytes(0, 1, &vec![1; 8 << 20]), bytes(0, 2, b"small")].concat();
+        let mut reader = FrameReader::new(&sent[..], 8 << 20);
+        while reader.fill().await.unwrap() {
+            let Some(large) = reader.frame().unwrap() else { continue };
+            assert!(large.body == vec![1; 8 << 20]);
+            assert!(reader.read.capacity() <= READ, "{}", reader.read.capacity());
+            // What was read with it is not lost.
+            while reader.fill().await.unwrap() {}
+            assert_eq!(reader.frame().unwrap().unwrap().body, "small");
+            return;
+        }
+        panic!("no frame");
     }
 
     /// Whoever keeps a small body does not keep what was read with it.

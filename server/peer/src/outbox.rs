@@ -128,6 +128,8 @@ mod tests {
     }
 
     proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Whatever is written at a time, and whenever frames come in between.
         #[test]
         fn the_bytes_are_those_of_the_frames(frames in frames(), steps in prop::collection::vec(1..9000_usize, 1..20)) {

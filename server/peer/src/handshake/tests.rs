@@ -411,6 +411,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// However it goes on, whoever does not know the secret never gets in.
     #[test]
     fn garbage_never_opens(words in prop::collection::vec(any::<u8>(), 0..400), polite in any::<bool>()) {

@@ -243,7 +243,7 @@ async fn a_listener_that_stops_leaves_nothing_open() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// With the secret or without it, nonsense ends a connection and no more than that.
     #[test]

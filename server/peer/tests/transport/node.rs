@@ -12,7 +12,7 @@ use ticketing_peer::{
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::logs;
 
@@ -50,6 +50,11 @@ pub(crate) fn soon() -> Instant {
 
 pub(crate) fn within(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
+}
+
+/// What must come to an end by itself, long before this gives up.
+pub(crate) async fn settled<T>(what: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(60), what).await.expect("an end that does not come")
 }
 
 /// Waits for a condition; the limit is for a test that would hang.
@@ -182,7 +187,7 @@ pub(crate) fn peer_at(at: SocketAddr, config: Config) -> Peer {
 }
 
 pub(crate) async fn echo(peer: &Peer, body: &'static str) -> CallResult {
-    peer.call(ECHO, body, soon()).await
+    settled(peer.call(ECHO, body, soon())).await
 }
 
 /// A port where nothing listens, and where something may listen later.

@@ -24,10 +24,10 @@ async fn a_missed_deadline_drops_the_connection_and_the_next_call_opens_another(
     echo(&peer, "useful").await.unwrap();
     let start = Instant::now();
     let [late, patient] = [within(100), soon()].map(|deadline| peer.call(HOLD, "", deadline));
-    assert_eq!(late.await, Err(CallError::TimedOut));
+    assert_eq!(settled(late).await, Err(CallError::TimedOut));
     assert!(start.elapsed() >= Duration::from_millis(100), "never early");
     let lost = Err(CallError::Closed("a call was not answered in time".into()));
-    assert_eq!(patient.await, lost);
+    assert_eq!(settled(patient).await, lost);
     assert!(start.elapsed() < Duration::from_secs(10));
     // There is no pause after a connection that was of use.
     assert_eq!(echo(&peer, "again").await.unwrap(), "again");
@@ -40,7 +40,7 @@ async fn a_missed_deadline_drops_the_connection_and_the_next_call_opens_another(
     for (number, reply) in held.into_iter().enumerate() {
         reply.send(number.to_string());
     }
-    assert_eq!(call.await.unwrap(), "2");
+    assert_eq!(settled(call).await.unwrap(), "2");
 }
 
 /// The other end takes everything and says nothing, as a cut cable does.
@@ -51,7 +51,7 @@ async fn a_black_hole_is_left_by_every_call_in_time() {
     let accept = || Wire::accept(&listener, SECRET, TWO, usize::MAX);
     let call = peer.call(ECHO, vec![0; 8 << 20], within(200));
     let hole = accept().await;
-    assert_eq!(call.await, Err(CallError::TimedOut));
+    assert_eq!(settled(call).await, Err(CallError::TimedOut));
     // A connection that never answered is followed by a pause.
     let call = loop {
         let call = peer.call(ECHO, "x", soon());
@@ -66,7 +66,7 @@ async fn a_black_hole_is_left_by_every_call_in_time() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     drop(hole);
-    assert!(matches!(call.await, Err(CallError::Closed(_))));
+    assert!(matches!(settled(call).await, Err(CallError::Closed(_))));
 }
 
 #[tokio::test]
@@ -80,6 +80,41 @@ async fn a_call_that_comes_too_late_harms_nobody() {
     node.state.held.lock().unwrap().pop().unwrap().send("there");
     assert_eq!(held.await.unwrap(), "there");
     assert_eq!((node.state.links(), node.state.calls()), (1, 2));
+}
+
+/// A process that gets no time is late itself: its peer is not.
+#[tokio::test]
+async fn what_has_arrived_before_the_process_looks_is_not_late() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = peer_at(listener.local_addr().unwrap(), config());
+    let (said, heard) = std::sync::mpsc::channel();
+    let node = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = TcpListener::from_std(listener).unwrap();
+            let mut wire = Wire::accept(&listener, SECRET, TWO, usize::MAX).await;
+            let (_, first, _) = wire.frame().await;
+            wire.send(&frame(0, first, b""), usize::MAX).await;
+            let (_, second, _) = wire.frame().await;
+            said.send("the call is here").unwrap();
+            wire.send(&frame(0, second, b"in time"), usize::MAX).await;
+            said.send("the answer is there").unwrap();
+            assert!(wire.rest().await.is_empty());
+        });
+    });
+    settled(peer.call(ECHO, "", soon())).await.unwrap();
+    let deadline = within(1500);
+    let call = peer.call(ECHO, "", deadline);
+    until("the call to arrive", || heard.try_recv().is_ok()).await;
+    // Nothing runs on this thread until the deadline has passed.
+    heard.recv().unwrap();
+    while Instant::now() <= deadline + Duration::from_millis(5) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(settled(call).await.unwrap(), "in time");
+    drop(peer);
+    tokio::task::spawn_blocking(|| node.join().unwrap()).await.unwrap();
 }
 
 #[tokio::test]
@@ -126,7 +161,7 @@ async fn attempts_are_one_at_a_time_and_apart() {
         while start.elapsed() < Duration::from_millis(600) {
             let calls = (0..100).map(|_| peer.call(ECHO, "", soon())).collect::<Vec<_>>();
             for call in calls {
-                assert!(unreachable(&call.await).contains("handshake"));
+                assert!(unreachable(&settled(call).await).contains("handshake"));
             }
             tokio::task::yield_now().await;
         }
@@ -151,10 +186,10 @@ async fn an_attempt_does_not_hang() {
     let peer = peer_at(listener.local_addr().unwrap(), limited(limits));
     let start = Instant::now();
     let [short, long] = [within(50), soon()].map(|deadline| peer.call(ECHO, "", deadline));
-    assert_eq!(short.await, Err(CallError::TimedOut));
+    assert_eq!(settled(short).await, Err(CallError::TimedOut));
     let late = start.elapsed();
     assert!(late >= Duration::from_millis(50) && late < Duration::from_secs(10), "{late:?}");
-    assert!(unreachable(&long.await).contains("no connection within 300ms"));
+    assert!(unreachable(&settled(long).await).contains("no connection within 300ms"));
     assert!(start.elapsed() >= Duration::from_millis(300));
 }
 
@@ -170,7 +205,7 @@ async fn an_attempt_outlives_the_calls_that_wait_for_it() {
     let (_, id, body) = wire.frame().await;
     assert_eq!((id, body), (1, "patient".into()), "what came too late is not sent");
     wire.send(&frame(0, id, b"answer"), usize::MAX).await;
-    assert_eq!(call.await.unwrap(), "answer");
+    assert_eq!(settled(call).await.unwrap(), "answer");
 }
 
 /// The address is that of another node now: the call never arrives there.

@@ -8,6 +8,8 @@ use ticketing_peer::Party;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::node::settled;
+
 pub(crate) const PREFIX: &[u8] = b"\xfeTICKPR\n\x01\x00";
 pub(crate) const HELLO: usize = 90;
 pub(crate) const CHALLENGE: usize = 42;
@@ -103,13 +105,13 @@ impl Wire {
 
     pub(crate) async fn take(&mut self, bytes: usize) -> Vec<u8> {
         let mut taken = vec![0; bytes];
-        self.0.read_exact(&mut taken).await.unwrap();
+        settled(self.0.read_exact(&mut taken)).await.unwrap();
         taken
     }
 
     /// Kind, id and body of the next frame.
     pub(crate) async fn frame(&mut self) -> (u8, u64, Bytes) {
-        let len = self.0.read_u32_le().await.unwrap();
+        let len = settled(self.0.read_u32_le()).await.unwrap();
         let kind = self.0.read_u8().await.unwrap();
         let id = self.0.read_u64_le().await.unwrap();
         (kind, id, self.take(len as usize).await.into())
@@ -118,7 +120,7 @@ impl Wire {
     /// All that still comes until the other end closes; a reset is an end too.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest).await;
+        let _ = settled(self.0.read_to_end(&mut rest)).await;
         rest
     }
 }
