@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use ticketing_history::{Event, History, Note};
 use ticketing_test_support::{PATIENCE, Raw};
 
-use crate::record::{Outcome, Recorder, Session};
+use crate::record::{Recorder, now};
 
 /// What the clients do. Chances are in percent, of every turn of a client.
 #[derive(Clone, Debug)]
@@ -64,21 +65,25 @@ impl Default for Load {
 
 impl Load {
     /// Lets the clients loose on a server, waits until all is answered, and
-    /// returns the life of every connection.
+    /// returns what they saw.
     ///
     /// # Panics
     /// If a connection breaks that should not.
     #[must_use]
-    pub fn run(&self, addr: SocketAddr) -> Vec<Session> {
+    pub fn run(&self, addr: SocketAddr) -> History {
+        let mut history = History::default();
         thread::scope(|scope| {
             let clients: Vec<_> = (0..self.clients)
                 .map(|number| scope.spawn(move || Client::new(self, addr, number).live()))
                 .collect();
-            clients
-                .into_iter()
-                .flat_map(|client| client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        })
+            for client in clients {
+                let seen = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                history.ops.extend(seen.ops);
+                history.notes.extend(seen.notes);
+            }
+        });
+        history.notes.push(Note { from: now(), to: now(), event: Event::End });
+        history
     }
 }
 
@@ -95,7 +100,8 @@ struct Client<'a> {
     next_owner: u64,
     raw: Raw,
     recorder: Recorder,
-    sessions: Vec<Session>,
+    /// What earlier connections saw.
+    history: History,
     held: Vec<Held>,
     /// Acquires that may still be queued, for cancels.
     asked: Vec<(Vec<u8>, u64)>,
@@ -110,13 +116,13 @@ impl<'a> Client<'a> {
             next_owner: number << 32,
             raw: Raw::open_with(addr, b"", load.cancel.is_some()),
             recorder: Recorder::new(),
-            sessions: Vec::new(),
+            history: History::default(),
             held: Vec::new(),
             asked: Vec::new(),
         }
     }
 
-    fn live(mut self) -> Vec<Session> {
+    fn live(mut self) -> History {
         let end = Instant::now() + self.load.duration;
         while Instant::now() < end {
             self.ask();
@@ -124,8 +130,8 @@ impl<'a> Client<'a> {
             self.turn(Duration::from_millis(1));
         }
         self.settle();
-        self.sessions.push(self.recorder.finish(false));
-        self.sessions
+        self.note(false);
+        self.history
     }
 
     /// Waits for every answer, and gives every lock back.
@@ -175,8 +181,15 @@ impl<'a> Client<'a> {
         if self.random.random() {
             old.reset();
         }
-        self.sessions.push(std::mem::take(&mut self.recorder).finish(true));
+        self.note(true);
         self.asked.clear();
+    }
+
+    /// One connection is over, and another begins.
+    fn note(&mut self, hung_up: bool) {
+        let seen = std::mem::take(&mut self.recorder).finish(hung_up);
+        self.history.ops.extend(seen.ops);
+        self.history.notes.extend(seen.notes);
     }
 
     /// Releases what was held for long enough, and reads what comes within that time.
@@ -196,7 +209,7 @@ impl<'a> Client<'a> {
         let mut patience = patience;
         while let Some(reply) = self.raw.read_within(patience) {
             patience = Duration::ZERO;
-            if let Some(Outcome::Granted(token)) = self.recorder.answer(&reply)
+            if let Some(token) = self.recorder.answer(&reply)
                 && !self.chance(self.load.forget)
             {
                 let until = Instant::now() + self.load.hold.mul_f64(self.random.random());

@@ -1,147 +1,128 @@
 //! What one connection sent and was told, and when.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use ticketing_history::{Call, Event, History, Lane, Nanos, Note, Op, Outcome, Returned, SECOND};
 use ticketing_test_support::{Reply, wire};
 
-/// One acquire, as its client saw it.
-#[derive(Clone, Debug)]
-pub struct Acquire {
-    /// The lock's name.
-    pub key: Vec<u8>,
-    /// Unique within a history.
-    pub owner: u64,
-    /// Seconds.
-    pub wait_secs: u8,
-    /// Seconds.
-    pub lease_secs: u8,
-    /// Just before its first byte was handed to the socket.
-    pub sent: Instant,
-    /// Whether a cancel was sent for it.
-    pub cancelled: bool,
-    /// The answer, and when it had been read.
-    pub outcome: Option<(Outcome, Instant)>,
-}
+/// Now, on the one clock of all recorders.
+pub(crate) fn now() -> Nanos {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// How an acquire ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// `A` or `G`, with its token.
-    Granted(u64),
-    /// `T`.
-    TimedOut,
-    /// `B`.
-    Busy,
-}
-
-/// One release, as its client saw it.
-#[derive(Clone, Debug)]
-pub struct Release {
-    /// The lock's name.
-    pub key: Vec<u8>,
-    /// The token it named.
-    pub token: u64,
-    /// Just before its first byte was handed to the socket.
-    pub sent: Instant,
-    /// Whether it was `R`, and when that had been read.
-    pub outcome: Option<(bool, Instant)>,
-}
-
-/// The life of one connection.
-#[derive(Clone, Debug, Default)]
-pub struct Session {
-    /// In the order in which they were sent.
-    pub acquires: Vec<Acquire>,
-    /// In the order in which they were sent.
-    pub releases: Vec<Release>,
-    /// Answers that belong to no open request.
-    pub strays: Vec<Reply>,
-    /// Whether the client ended the connection before everything was answered.
-    pub cut_short: bool,
+    SECOND + u64::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX / 2)
 }
 
 /// Notes the life of one connection, and binds each answer to its request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Recorder {
-    session: Session,
+    connection: u64,
+    history: History,
     open_acquires: HashMap<(Vec<u8>, u64), usize>,
     /// Releases of one key and token are answered in their order.
-    open_releases: HashMap<(Vec<u8>, u64), Vec<usize>>,
+    open_releases: HashMap<(Vec<u8>, u64), VecDeque<usize>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Recorder {
     /// A connection on which nothing was sent yet.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
+        Self {
+            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
+            history: History::default(),
+            open_acquires: HashMap::new(),
+            open_releases: HashMap::new(),
+        }
+    }
+
+    fn ask(&mut self, key: &[u8], call: Call) -> usize {
+        let (connection, order) = (self.connection, self.history.ops.len() as u64);
+        self.history.ops.push(Op {
+            id: connection << 32 | order,
+            process: connection,
+            lane: Some(Lane { connection, order }),
+            key: String::from_utf8_lossy(key).into_owned(),
+            call,
+            invoked: now(),
+            returned: None,
+        });
+        self.history.ops.len() - 1
     }
 
     /// Notes an acquire that is about to be sent; returns its bytes.
     pub fn acquire(&mut self, key: &[u8], owner: u64, wait_secs: u8, lease_secs: u8) -> Vec<u8> {
-        self.open_acquires.insert((key.to_vec(), owner), self.session.acquires.len());
-        self.session.acquires.push(Acquire {
-            key: key.to_vec(),
-            owner,
-            wait_secs,
-            lease_secs,
-            sent: Instant::now(),
-            cancelled: false,
-            outcome: None,
-        });
+        let op = self.ask(key, Call::acquire(wait_secs, lease_secs));
+        self.open_acquires.insert((key.to_vec(), owner), op);
         wire::acquire(key, owner, wait_secs, lease_secs)
     }
 
     /// Notes a cancel that is about to be sent; returns its bytes.
     pub fn cancel(&mut self, key: &[u8], owner: u64) -> Vec<u8> {
-        if let Some(&index) = self.open_acquires.get(&(key.to_vec(), owner)) {
-            self.session.acquires[index].cancelled = true;
+        if let Some(&op) = self.open_acquires.get(&(key.to_vec(), owner))
+            && let Call::Acquire { cancelled, .. } = &mut self.history.ops[op].call
+        {
+            *cancelled = true;
         }
         wire::cancel(key, owner)
     }
 
     /// Notes a release that is about to be sent; returns its bytes.
     pub fn release(&mut self, key: &[u8], token: u64) -> Vec<u8> {
-        self.open_releases.entry((key.to_vec(), token)).or_default().push(self.session.releases.len());
-        self.session.releases.push(Release { key: key.to_vec(), token, sent: Instant::now(), outcome: None });
+        let op = self.ask(key, Call::Release { token });
+        self.open_releases.entry((key.to_vec(), token)).or_default().push_back(op);
         wire::release(key, token)
     }
 
-    /// Notes an answer that has just been read; returns the outcome if it answers an acquire.
-    pub fn answer(&mut self, reply: &Reply) -> Option<Outcome> {
-        let now = Instant::now();
-        let (owner, key, outcome) = match reply {
-            Reply::Granted { token, owner, key } | Reply::GrantedUntil { token, owner, key, .. } => {
-                (owner, key, Outcome::Granted(*token))
-            }
-            Reply::TimedOut { owner, key } => (owner, key, Outcome::TimedOut),
-            Reply::Busy { owner, key } => (owner, key, Outcome::Busy),
-            Reply::Released { token, key } | Reply::NotHeld { token, key } => {
-                self.release_answer(reply, key, *token, now);
-                return None;
-            }
-            Reply::Place { .. } | Reply::Moved(_) | Reply::Leader(_) | Reply::Error(_) => {
-                self.session.strays.push(reply.clone());
-                return None;
-            }
+    /// Notes an answer that has just been read; returns the token if it is a grant.
+    pub fn answer(&mut self, reply: &Reply) -> Option<u64> {
+        let at = now();
+        let Some((op, outcome)) = self.bind(reply) else {
+            let event = Event::Stray { text: format!("{reply:?} on connection {}", self.connection) };
+            self.history.notes.push(Note { from: at, to: at, event });
+            return None;
         };
-        if let Some(index) = self.open_acquires.remove(&(key.clone(), *owner)) {
-            self.session.acquires[index].outcome = Some((outcome, now));
-            Some(outcome)
-        } else {
-            self.session.strays.push(reply.clone());
-            None
-        }
+        self.history.ops[op].returned = Some(Returned { at, outcome });
+        if let Outcome::Granted { token, .. } = outcome { Some(token) } else { None }
     }
 
-    fn release_answer(&mut self, reply: &Reply, key: &[u8], token: u64, now: Instant) {
-        let open = self.open_releases.get_mut(&(key.to_vec(), token)).filter(|open| !open.is_empty());
-        match open {
-            Some(open) => {
-                let index = open.remove(0);
-                self.session.releases[index].outcome = Some((matches!(reply, Reply::Released { .. }), now));
+    /// The request that it answers, and how.
+    fn bind(&mut self, reply: &Reply) -> Option<(usize, Outcome)> {
+        let key = reply.key().unwrap_or_default().to_vec();
+        match *reply {
+            Reply::Granted { token, owner, .. } => {
+                let op = self.open_acquires.remove(&(key, owner))?;
+                let Call::Acquire { lease_secs, .. } = self.history.ops[op].call else { return None };
+                // One machine has one clock: nothing is lost to its drift.
+                let ends = Some(self.history.ops[op].invoked + u64::from(lease_secs) * SECOND);
+                Some((op, Outcome::Granted { token, ends }))
             }
-            None => self.session.strays.push(reply.clone()),
+            Reply::GrantedUntil { token, owner, ends_ms, .. } => {
+                let op = self.open_acquires.remove(&(key, owner))?;
+                let ends = Some(self.history.ops[op].invoked + u64::from(ends_ms) * (SECOND / 1000));
+                Some((op, Outcome::Granted { token, ends }))
+            }
+            Reply::TimedOut { owner, .. } => {
+                Some((self.open_acquires.remove(&(key, owner))?, Outcome::TimedOut))
+            }
+            Reply::Busy { owner, .. } => Some((self.open_acquires.remove(&(key, owner))?, Outcome::Busy)),
+            Reply::Released { token, .. } => {
+                Some((self.open_releases.get_mut(&(key, token))?.pop_front()?, Outcome::Released))
+            }
+            Reply::NotHeld { token, .. } => {
+                let not_held = Outcome::NotHeld { retried: false };
+                Some((self.open_releases.get_mut(&(key, token))?.pop_front()?, not_held))
+            }
+            Reply::Place { .. } | Reply::Moved(_) | Reply::Leader(_) | Reply::Error(_) => None,
         }
     }
 
@@ -154,12 +135,18 @@ impl Recorder {
     /// Whether anything is still to be answered.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.open_acquires.is_empty() && self.open_releases.values().all(Vec::is_empty)
+        self.open_acquires.is_empty() && self.open_releases.values().all(VecDeque::is_empty)
     }
 
-    /// The end: the connection is closed, and was `cut_short` by its client or not.
+    /// The end: the connection is closed. What was not answered never will be; if the
+    /// client `hung_up`, that is its own doing.
     #[must_use]
-    pub fn finish(self, cut_short: bool) -> Session {
-        Session { cut_short, ..self.session }
+    pub fn finish(mut self, hung_up: bool) -> History {
+        if hung_up {
+            for op in self.history.ops.iter_mut().filter(|op| op.returned.is_none()) {
+                op.returned = Some(Returned { at: now(), outcome: Outcome::Indeterminate });
+            }
+        }
+        self.history
     }
 }
