@@ -34,6 +34,8 @@ pub struct Decider {
     engine_office: Option<Office>,
     /// Engines of past offices that are owed the fate of a batch.
     past: Vec<(Office, Engine)>,
+    /// What all engines before this one have done.
+    done: Stats,
 }
 
 impl Decider {
@@ -42,7 +44,7 @@ impl Decider {
     pub fn new(config: Config) -> Self {
         let mut engine = Engine::new(config);
         engine.retire();
-        Self { office: None, engine, engine_office: None, past: Vec::new() }
+        Self { office: None, engine, engine_office: None, past: Vec::new(), done: Stats::default() }
     }
 
     /// The office that this node is in.
@@ -55,6 +57,7 @@ impl Decider {
     pub fn take_office(&mut self, now: Nanos, office: Office, engine: Engine) {
         self.leave_office(now);
         let before = std::mem::replace(&mut self.engine, engine);
+        self.done = self.done.and_then(before.stats());
         if let Some(past) = self.engine_office.replace(office)
             && !before.is_idle()
         {
@@ -146,10 +149,10 @@ impl Decider {
         self.engine.next_token()
     }
 
-    /// What the engine has done since it decides, and what it holds.
+    /// What this node has done in all its offices, and what it holds now.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine.stats()
+        self.done.and_then(self.engine.stats())
     }
 
     fn engines(&mut self) -> impl Iterator<Item = &mut Engine> {
@@ -173,13 +176,16 @@ mod tests {
     fn answers(decider: &mut Decider) -> Vec<(u64, &'static str)> {
         let mut answers = Vec::new();
         decider.drain(|conn, answer| {
-            answers.push((conn.0, match answer {
-                Answer::Granted { .. } => "granted",
-                Answer::Busy { .. } => "busy",
-                Answer::NotLeader => "not leader",
-                Answer::CloseUnknown => "close",
-                _ => "else",
-            }));
+            answers.push((
+                conn.0,
+                match answer {
+                    Answer::Granted { .. } => "granted",
+                    Answer::Busy { .. } => "busy",
+                    Answer::NotLeader => "not leader",
+                    Answer::CloseUnknown => "close",
+                    _ => "else",
+                },
+            ));
         });
         answers
     }
@@ -217,6 +223,7 @@ mod tests {
         assert_eq!(answers(&mut decider), [(3, "granted")]);
         assert!(decider.past.is_empty());
         assert_eq!(decider.office(), Some(SECOND));
+        assert_eq!(decider.stats().granted, 2, "of both offices");
     }
 
     #[test]

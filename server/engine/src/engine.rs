@@ -48,6 +48,21 @@ pub struct Stats {
     pub not_held: u64,
 }
 
+impl Stats {
+    /// What was done here and then there, and what is held there.
+    pub(crate) const fn and_then(self, later: Self) -> Self {
+        Self {
+            granted: self.granted + later.granted,
+            released: self.released + later.released,
+            expired: self.expired + later.expired,
+            timed_out: self.timed_out + later.timed_out,
+            busy: self.busy + later.busy,
+            not_held: self.not_held + later.not_held,
+            ..later
+        }
+    }
+}
+
 /// The lock engine. See the [crate's documentation](crate) for how to drive it.
 ///
 /// Its caller runs turns: it handles what has come, seals, sees to it that the

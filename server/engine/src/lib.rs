@@ -70,8 +70,8 @@ mod turns;
 mod types;
 mod waiters;
 
-pub use decider::Decider;
 pub use config::{Config, Limits};
+pub use decider::Decider;
 pub use engine::{Engine, Stats};
 pub use office::{Fate, Office};
 pub use replica::{Broken, Place, Replica};

@@ -3,6 +3,7 @@
 
 mod admin;
 mod bounds;
+mod cluster;
 mod restart;
 mod rotation;
 mod settings;

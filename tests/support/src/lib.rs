@@ -25,6 +25,7 @@
 
 mod binary;
 mod certificate;
+mod cluster;
 mod process;
 mod raw;
 mod server;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 
 pub use binary::binary;
 pub use certificate::{Authority, Identity};
+pub use cluster::Cluster;
 pub use process::Usage;
 pub use raw::{Closed, Raw};
 pub use rustix::process::Signal;
