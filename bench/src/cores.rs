@@ -40,9 +40,18 @@ impl Cores {
 
     /// That process is a server.
     pub(crate) fn give_to_server(&self, process: Pid) -> Result<()> {
+        Self::give(process, &self.servers)
+    }
+
+    /// That process is one of more than there are cores.
+    pub(crate) fn share(&self, process: Pid) -> Result<()> {
+        Self::give(process, &set(&self.all))
+    }
+
+    fn give(process: Pid, cores: &CpuSet) -> Result<()> {
         for thread in fs::read_dir(format!("/proc/{}/task", process.as_raw_pid()))? {
             let id = thread?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
-            sched_setaffinity(id, &self.servers).context("choosing the cores of a server")?;
+            sched_setaffinity(id, cores).context("choosing the cores of a server")?;
         }
         Ok(())
     }

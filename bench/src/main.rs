@@ -1,6 +1,7 @@
 //! Benchmarks of Ticketing beside a bare echo server as the floor.
 
 mod beside;
+mod cluster;
 mod cores;
 mod figures;
 mod floor;
@@ -95,15 +96,19 @@ enum Part {
     Waiters,
     Idle,
     Flood,
+    Cluster,
+    Durable,
 }
 
 impl Part {
-    const fn steps(self, plan: &Plan) -> u32 {
+    fn steps(self, plan: &Plan) -> u32 {
         match self {
             Self::Contended | Self::OwnKey | Self::Sequential | Self::Flood => plan.rounds,
             Self::Held => 1 + plan.rounds,
             Self::Waiters => 4,
             Self::Idle => 1,
+            Self::Cluster => plan.rounds,
+            Self::Durable => plan.rounds.min(5),
         }
     }
 
@@ -117,6 +122,8 @@ impl Part {
             Self::Waiters => report.findings.extend(scale::waiters::measure(stage)?),
             Self::Idle => report.findings.extend(scale::idle::measure(stage)?),
             Self::Flood => report.findings.extend(scale::flood::measure(stage)?),
+            Self::Cluster => report.findings.extend(cluster::measure(stage)?),
+            Self::Durable => report.findings.extend(cluster::measure_durable(stage)?),
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) connections: u32,
     /// Cycles beside a flood.
     pub(crate) flood_cycles: u32,
+    /// Cycles of one task with disks; fifty times as many of 64 tasks.
+    pub(crate) durable_cycles: u64,
     /// Whether the counts are those for which the targets are meant.
     pub(crate) judged: bool,
 }
@@ -34,6 +36,7 @@ impl Plan {
         waiters: 100_000,
         connections: 10_000,
         flood_cycles: 10_000,
+        durable_cycles: 200,
         judged: true,
     };
 
@@ -47,6 +50,7 @@ impl Plan {
         waiters: 15_000,
         connections: 500,
         flood_cycles: 500,
+        durable_cycles: 20,
         judged: false,
     };
 }

@@ -53,6 +53,11 @@ impl Stage {
         Ok(server)
     }
 
+    /// Lets a server run on every core.
+    pub(crate) fn share_cores(&self, server: &Server) -> Result<()> {
+        self.cores.share(server.pid())
+    }
+
     /// An echo server there, and where it listens.
     pub(crate) fn floor_server(&self) -> Result<(Helper, SocketAddr)> {
         let (helper, address) = process::floor_server()?;

@@ -337,7 +337,7 @@ async fn initialise(membership: Membership) {
     match init.run().await {
         Ok(identity) => info!(%identity, "initialised the cluster"),
         Err(InitError::Exists { identity, .. }) => {
-            info!(%identity, "nothing to initialise: there is a cluster")
+            info!(%identity, "nothing to initialise: there is a cluster");
         }
         Err(error) => warn!(%error, "the cluster is not initialised"),
     }
@@ -356,7 +356,7 @@ fn tell_start(config: &Config, domain: Option<Domain>) {
              --data-dir keeps both, --restart-grace lets old leases run out first"
         ),
         Some(folder) => {
-            info!(data_dir = %folder.display(), "every grant and release is on disk before it is told")
+            info!(data_dir = %folder.display(), "every grant and release is on disk before it is told");
         }
     }
     if matches!(config.client_token, TokenSource::None) && !config.listen.ip().is_loopback() {

@@ -135,7 +135,7 @@ impl Conversation {
             Ok(piece) => piece,
             Err(problem) => return call.reply.fail(&problem),
         };
-        match self.take(piece) {
+        match self.take(&piece) {
             Ok(None) => call.reply.send(encode(&Received::More)),
             Err(why) => call.reply.send(encode(&Received::Again(why))),
             Ok(Some(Incoming { vote, meta, bytes, .. })) => {
@@ -150,12 +150,12 @@ impl Conversation {
     }
 
     /// Adds a piece; returns the snapshot when it is whole.
-    fn take(&mut self, piece: Piece) -> Result<Option<Incoming>, String> {
+    fn take(&mut self, piece: &Piece) -> Result<Option<Incoming>, String> {
         if piece.offset == 0 {
             if piece.total > LARGEST_SNAPSHOT {
                 return Err(format!("a snapshot of {} bytes is too large", piece.total));
             }
-            let Piece { vote, meta, total, .. } = &piece;
+            let Piece { vote, meta, total, .. } = piece;
             let (vote, meta, total) = (*vote, meta.clone(), *total);
             self.incoming = Some(Incoming { vote, meta, total, bytes: BytesMut::new() });
         }

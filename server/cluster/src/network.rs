@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use openraft::base::{BoxFuture, BoxStream};
-use openraft::entry::RaftEntry as _;
+use openraft::entry::RaftEntry;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
@@ -95,7 +95,7 @@ fn failed(error: &CallError, superseded: &Notify) -> RPCError<Types> {
     }
 }
 
-fn senseless(problem: String) -> RPCError<Types> {
+fn senseless(problem: &str) -> RPCError<Types> {
     RPCError::Network(NetworkError::from_string(format!("the answer makes no sense: {problem}")))
 }
 
@@ -110,7 +110,7 @@ impl Link {
         let superseded = Arc::clone(&self.superseded);
         async move {
             let answer = answer.await.map_err(|error| failed(&error, &superseded))?;
-            decode(&answer).map_err(senseless)
+            decode(&answer).map_err(|problem| senseless(&problem))
         }
     }
 
@@ -137,10 +137,10 @@ impl Link {
             let patience = if end == total { INSTALL_PATIENCE } else { 4 * PATIENCE };
             let answer = self.peer.call(kind::SNAPSHOT, encode(&piece), Instant::now() + patience);
             let answer = answer.await.map_err(|error| failed(&error, &self.superseded))?;
-            match decode(&answer).map_err(senseless)? {
+            match decode(&answer).map_err(|problem| senseless(&problem))? {
                 Received::Whole(vote) => return Ok(SnapshotResponse::new(vote)),
                 Received::More if end < total => offset = end,
-                Received::More => return Err(senseless("more is asked for than there is".to_owned())),
+                Received::More => return Err(senseless("more is asked for than there is")),
                 Received::Again(why) => {
                     return Err(RPCError::Network(NetworkError::from_string(why)));
                 }
@@ -174,15 +174,18 @@ impl RaftNetworkV2<Types> for Link {
         let link = &*self;
         let answers = requests.map(move |request| {
             let before = request.prev_log_id;
-            let last = request.entries.last().map(|entry| entry.log_id()).or(before);
+            let last = request.entries.last().map(RaftEntry::log_id).or(before);
             let answer = link.ask::<AppendEntriesResponse<Types>, _>(kind::APPEND, &request);
             async move {
                 match answer.await? {
                     // Nothing comes before nothing, so nothing can conflict with it.
                     AppendEntriesResponse::Conflict if before.is_none() => {
-                        Err(senseless("a conflict with the beginning of the log".to_owned()))
+                        Err(senseless("a conflict with the beginning of the log"))
                     }
-                    answer => Ok(answer.into_stream_result(before, last)),
+                    answer @ (AppendEntriesResponse::Success
+                    | AppendEntriesResponse::PartialSuccess(_)
+                    | AppendEntriesResponse::Conflict
+                    | AppendEntriesResponse::HigherVote(_)) => Ok(answer.into_stream_result(before, last)),
                 }
             }
         });

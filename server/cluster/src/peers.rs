@@ -13,8 +13,11 @@ use crate::types::{Member, NodeId};
 pub(crate) struct Peers {
     me: Party,
     config: Config,
-    open: Arc<Mutex<HashMap<(String, NodeId, Use), Peer>>>,
+    open: Arc<Mutex<Open>>,
 }
+
+/// By address, node and use.
+type Open = HashMap<(String, NodeId, Use), Peer>;
 
 /// What a connection is for. A call that misses its deadline ends its connection,
 /// so what may take long has one of its own.

@@ -183,7 +183,13 @@ mod tests {
                     Answer::Busy { .. } => "busy",
                     Answer::NotLeader => "not leader",
                     Answer::CloseUnknown => "close",
-                    _ => "else",
+                    Answer::TimedOut { .. }
+                    | Answer::Released { .. }
+                    | Answer::NotHeld { .. }
+                    | Answer::Place { .. }
+                    | Answer::Verified { .. }
+                    | Answer::VerifiedBusy { .. }
+                    | Answer::CloseOverloaded => "else",
                 },
             ));
         });

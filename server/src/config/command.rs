@@ -106,18 +106,7 @@ pub(super) struct DevArgs {
 #[derive(Debug)]
 pub enum Operation {
     /// Initialise a cluster.
-    Init {
-        /// Its nodes.
-        slots: Slots,
-        /// How to talk to them.
-        peer: PeerFiles,
-        /// Whether it follows one that has ended.
-        new_identity: bool,
-        /// Tokens begin above this one.
-        token_floor: u64,
-        /// How long to wait for the nodes.
-        wait: Duration,
-    },
+    Init(Box<Founding>),
     /// Show a server.
     Status {
         /// Its admin address.
@@ -141,6 +130,21 @@ pub enum Operation {
     },
 }
 
+/// How a cluster is to be initialised.
+#[derive(Debug)]
+pub struct Founding {
+    /// Its nodes.
+    pub slots: Slots,
+    /// How to talk to them.
+    pub peer: PeerFiles,
+    /// Whether it follows one that has ended.
+    pub new_identity: bool,
+    /// Tokens begin above this one.
+    pub token_floor: u64,
+    /// How long to wait for the nodes.
+    pub wait: Duration,
+}
+
 impl Operation {
     pub(super) fn init(args: InitArgs, secrets: Secrets) -> Result<Self, ConfigError> {
         let options = Options {
@@ -150,13 +154,13 @@ impl Operation {
             peer_tls_ca: args.peer_tls_ca,
             ..Options::default()
         };
-        Ok(Self::Init {
+        Ok(Self::Init(Box::new(Founding {
             slots: args.cluster.parse()?,
             peer: PeerFiles::new(&options, secrets.peer_secret)?,
             new_identity: args.new_identity,
             token_floor: args.token_floor,
             wait: Duration::from_secs(args.wait.into()),
-        })
+        })))
     }
 
     pub(super) const fn status(args: &StatusArgs) -> Self {

@@ -13,7 +13,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use command::Operation;
+pub use command::{Founding, Operation};
 pub use membership::{Membership, PeerConfigError, PeerFiles, PeerSecret};
 pub use options::{Invocation, LogFormat, LogLevel, Options, command, invocation};
 pub use page::settings_page;

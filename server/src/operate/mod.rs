@@ -5,12 +5,13 @@ mod dev;
 mod table;
 
 use ticketing_cluster::Init;
-use ticketing_server::config::Operation;
+use ticketing_server::config::{Founding, Operation};
 
 /// Does it, and returns what is to be printed.
 pub(crate) async fn run(operation: Operation) -> Result<String, String> {
     match operation {
-        Operation::Init { slots, peer, new_identity, token_floor, wait } => {
+        Operation::Init(founding) => {
+            let Founding { slots, peer, new_identity, token_floor, wait } = *founding;
             let peer = peer.load().map_err(|error| error.to_string())?;
             let init = Init { slots, peer, token_floor, new_identity, wait };
             let identity = init.run().await.map_err(|error| error.to_string())?;

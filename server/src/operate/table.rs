@@ -9,14 +9,12 @@ pub(crate) fn of(status: &Value) -> String {
     let text = |value: &Value| match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     };
     let mut page = String::new();
     let mut line = |name: &str, value: String| page += &format!("{name:<11}{value}\n");
-    let ready = match &status["obstacle"] {
-        Value::Null => "yes".to_owned(),
-        obstacle => format!("no: {}", text(obstacle)),
-    };
+    let obstacle = &status["obstacle"];
+    let ready = if obstacle.is_null() { "yes".to_owned() } else { format!("no: {}", text(obstacle)) };
     line("ready", ready);
     line("mode", text(&status["mode"]));
     line("domain", text(&status["domain"]));
@@ -48,10 +46,8 @@ pub(crate) fn of(status: &Value) -> String {
     }
     for (kind, member) in rows {
         let kind = if &member["node"] == leader { "leader" } else { kind };
-        let heard = match &member["heard_ms_ago"] {
-            Value::Null => "-".to_owned(),
-            ago => format!("{} ms", text(ago)),
-        };
+        let ago = &member["heard_ms_ago"];
+        let heard = if ago.is_null() { "-".to_owned() } else { format!("{} ms", text(ago)) };
         let _ = writeln!(
             page,
             "{:<10} {:<12} {:<8} {:<22} {:<22} {:>8} {:>12}",
