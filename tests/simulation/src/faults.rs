@@ -213,11 +213,16 @@ impl World {
         self.nodes.iter().filter(|node| node.is_up() && self.ctx.members.is_voter(node.id)).count()
     }
 
+    /// Whether a node can end, and the cluster not end with it.
+    fn may_end(&self, slot: u8) -> bool {
+        let Some(node) = self.nodes.get(usize::from(slot)).filter(|node| node.is_up()) else { return false };
+        let forgets = !self.ctx.plan.durable && self.ctx.members.is_voter(node.id);
+        !forgets || self.remembering() > self.ctx.members.majority()
+    }
+
     /// A node ends, unless the cluster would end with it.
     fn kill_node(&mut self, slot: u8) {
-        let Some(node) = self.nodes.get(usize::from(slot)).filter(|node| node.is_up()) else { return };
-        let is_voter = self.ctx.members.is_voter(node.id);
-        if !self.ctx.plan.durable && is_voter && self.remembering() <= self.ctx.members.majority() {
+        if !self.may_end(slot) {
             return;
         }
         let by_word = self.ctx.random.chance(0.7);
@@ -320,6 +325,9 @@ impl World {
 
     /// A planned stop: the server drains, hands over and ends.
     fn stop_node(&mut self, slot: u8) {
+        if !self.may_end(slot) {
+            return;
+        }
         let Some(node) = self.nodes.get_mut(usize::from(slot)).filter(|node| node.runs()) else { return };
         node.drain(&mut self.ctx);
         let life = node.life;
@@ -366,8 +374,13 @@ impl World {
                 }
             }
             Repair::Stop(slot, life) => {
-                if self.nodes.get(usize::from(slot)).is_some_and(|node| node.life == life) {
+                if !self.nodes.get(usize::from(slot)).is_some_and(|node| node.life == life) {
+                    return;
+                }
+                if self.may_end(slot) {
                     self.kill_node(slot);
+                } else {
+                    self.ctx.world_in(SECOND, WorldEvent::Repair(Repair::Stop(slot, life)));
                 }
             }
         }

@@ -70,6 +70,8 @@ pub(crate) struct Conn {
     pub(crate) slot: u8,
     /// Since when a direction has been cut without a break.
     cut_since: Option<Time>,
+    /// One end has vanished without a word.
+    half_open: bool,
     to_server: Stream,
     to_client: Stream,
 }
@@ -250,7 +252,7 @@ impl Network {
         let (to_server, to_client) = (stream(), stream());
         let id = self.next_conn;
         self.next_conn += 1;
-        let conn = Conn { client, link, slot, cut_since: None, to_server, to_client };
+        let conn = Conn { client, link, slot, cut_since: None, half_open: false, to_server, to_client };
         self.conns.insert(id, conn);
         id
     }
@@ -330,7 +332,7 @@ impl Network {
         conn.stream(side).reader_open = false;
         conn.stream(side).chunks.clear();
         conn.stream(side.other()).writer_open = false;
-        conn.cut_since = Some(now.saturating_sub(UNACKNOWLEDGED));
+        conn.half_open = true;
         if conn.to_client.reader_open || conn.to_server.reader_open {
             let at = now + UNACKNOWLEDGED + random.between(0, SECOND);
             queue.push(at, Event::Doomed { conn: id, side: side.other() });
@@ -387,8 +389,8 @@ impl Network {
 
     /// Whether the kernel of this end gives the connection up now.
     pub(crate) fn is_doomed(&self, now: Time, id: u64) -> bool {
-        let cut_since = self.conns.get(&id).and_then(|conn| conn.cut_since);
-        cut_since.is_some_and(|since| now >= since + UNACKNOWLEDGED)
+        let Some(conn) = self.conns.get(&id) else { return false };
+        conn.half_open || conn.cut_since.is_some_and(|since| now >= since + UNACKNOWLEDGED)
     }
 
     /// The kernel of this end has given the connection up; whatever was on its way

@@ -131,6 +131,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn note(&mut self, now: Time, line: Line) {
+        if std::env::var_os("DBG").is_some() { eprintln!("{}  {line}", At(now)); }
         (now, &line).hash(&mut self.digest);
         if self.lines.len() == LINES {
             self.lines.pop_front();

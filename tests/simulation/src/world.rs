@@ -64,6 +64,7 @@ impl World {
         while !self.over && self.ctx.ledger.broken().is_none() {
             let Some((at, event)) = self.ctx.queue.pop() else { break };
             self.ctx.now = at;
+            if std::env::var_os("DBG2").is_some() && at > 1 { eprintln!("{at} {}", format!("{event:?}").chars().take(150).collect::<String>()); }
             self.dispatch(event);
         }
         let Context { now, queue, ledger, trace, .. } = &self.ctx;

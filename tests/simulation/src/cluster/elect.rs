@@ -46,6 +46,11 @@ pub(crate) fn elect(ctx: &mut Context, nodes: &mut [Node]) {
             candidates.push((index, votes));
         }
     }
+    // Who is about to end is elected only if nobody else can be.
+    let drains = |index: usize| nodes.get(index).is_some_and(|node| node.server.draining);
+    if candidates.iter().any(|&(index, _)| !drains(index)) {
+        candidates.retain(|&(index, _)| !drains(index));
+    }
     if candidates.is_empty() {
         return;
     }
@@ -78,6 +83,7 @@ pub(crate) fn promote(ctx: &mut Context, nodes: &mut [Node]) {
         if let Some(old) = ctx.members.predecessor(learner).filter(|_| caught_up) {
             leading.peers.remove(&old);
             ctx.members.replace(old, learner);
+            ctx.ledger.count.replaced += 1;
             ctx.note(Line::Replaced { old, new: learner });
         }
     }

@@ -58,6 +58,7 @@ pub(crate) enum Message {
         term: u64,
         /// Up to where the logs are equal; `None`: not as far as was thought.
         matched: Option<u64>,
+        /// No further than this, at any rate.
         last: u64,
     },
     Snapshot {

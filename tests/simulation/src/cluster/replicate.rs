@@ -185,8 +185,14 @@ impl Node {
                     self.raft.committed = self.raft.committed.max(committed.min(matched));
                     self.apply(ctx);
                 }
-                if wanted || matched.is_none() {
-                    self.answer(ctx, from, matched);
+                match matched {
+                    Some(_) if wanted => self.answer(ctx, from, matched),
+                    Some(_) => {}
+                    None => {
+                        let last = self.raft.log.last().min(before.0.saturating_sub(1));
+                        let answer = Message::Answer { from: self.id, term, matched, last };
+                        self.send(ctx, from, answer, 0);
+                    }
                 }
             }
             Message::Snapshot { from, term, last, table, place, ages } => {
@@ -285,7 +291,7 @@ impl Node {
                 }
             }
             None => {
-                progress.next = (progress.next - 1).min(last + 1).max(progress.matched + 1).max(1);
+                progress.next = (last + 1).clamp(progress.matched + 1, progress.next);
                 self.replicate_to(ctx, from, true);
             }
         }

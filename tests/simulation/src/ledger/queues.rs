@@ -13,6 +13,8 @@ pub(crate) struct Queues {
     keys: BTreeMap<Box<[u8]>, Vec<Waiter>>,
     /// Keys of the grants of this turn, with the arrival of whoever got it.
     granted: Vec<(Box<[u8]>, u64)>,
+    /// Connections whose end was told in this turn.
+    closed: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +41,10 @@ impl Queues {
         self.keys.entry(key.into()).or_default().push(waiter);
     }
 
-    /// The engine is told that a connection has ended.
+    /// The engine is told that a connection has ended. Before that it may have
+    /// granted it something in this very turn, but no later.
     pub(crate) fn closed(&mut self, conn: u64) {
-        self.keys.retain(|_, waiters| {
-            waiters.retain(|waiter| waiter.conn != conn);
-            !waiters.is_empty()
-        });
+        self.closed.push(conn);
     }
 
     /// The engine grants the key.
@@ -93,6 +93,13 @@ impl Queues {
 
     /// The turn is over: whoever was granted a key was the first of those who still wait.
     pub(crate) fn settle(&mut self, ledger: &mut Ledger) {
+        let closed = std::mem::take(&mut self.closed);
+        if !closed.is_empty() {
+            self.keys.retain(|_, waiters| {
+                waiters.retain(|waiter| !closed.contains(&waiter.conn));
+                !waiters.is_empty()
+            });
+        }
         for (key, arrival) in std::mem::take(&mut self.granted) {
             let waiters = self.keys.get(&key).into_iter().flatten();
             let ahead = waiters.filter(|waiter| waiter.queues && waiter.arrival < arrival);

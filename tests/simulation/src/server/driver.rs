@@ -32,6 +32,7 @@ impl Node {
 
     /// The server drains, as before a planned stop.
     pub(crate) fn drain(&mut self, ctx: &mut Context) {
+        self.server.draining = true;
         self.bring(ctx, Inbox::Drain);
     }
 
@@ -108,10 +109,7 @@ impl Node {
                     self.server.decider.settle(now, office, seq, fate);
                 }
             }
-            Inbox::Drain => {
-                self.server.draining = true;
-                self.server.decider.handle(now, Input::Drain);
-            }
+            Inbox::Drain => self.server.decider.handle(now, Input::Drain),
         }
     }
 

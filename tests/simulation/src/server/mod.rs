@@ -72,7 +72,7 @@ pub(crate) struct Server {
     awake_since: Time,
     /// Who waits for what, as the ledger sees it.
     queues: Queues,
-    draining: bool,
+    pub(crate) draining: bool,
 }
 
 /// What waits for the driver's next turn.

@@ -212,7 +212,9 @@ impl Node {
     fn keep_alive_later(&mut self, ctx: &mut Context, id: u64) {
         let Some(conn) = self.server.conns.get_mut(&id) else { return };
         if conn.owed > 0 && !std::mem::replace(&mut conn.keeping_alive, true) {
-            let pause = (conn.quiet_since + KEEP_ALIVE).saturating_sub(ctx.now);
+            let quiet = conn.unsent.is_empty();
+            let due = if quiet { conn.quiet_since + KEEP_ALIVE } else { ctx.now + KEEP_ALIVE };
+            let pause = due.saturating_sub(ctx.now);
             ctx.node_in(pause, self.slot, self.life, NodeEvent::KeepAlive(id));
         }
     }
