@@ -20,8 +20,12 @@ pub(crate) struct Context {
     pub(crate) members: Members,
     pub(crate) ledger: Ledger,
     pub(crate) trace: Trace,
-    /// Faults have ended, and nothing new is begun.
+    /// Faults have ended.
     pub(crate) calm: bool,
+    /// Nothing is left of them either: all that is asked now must be answered.
+    pub(crate) fair: bool,
+    /// Nothing new is begun.
+    pub(crate) quiet: bool,
     /// Clients are in haste.
     pub(crate) burst: bool,
     /// How likely a leader refuses a write without having appended it.

@@ -99,6 +99,10 @@ pub(crate) enum WorldEvent {
     Burst(bool),
     /// No more faults.
     Calm,
+    /// What is asked from here on must be answered.
+    Fair,
+    /// No more wishes.
+    Quiet,
     /// All requests must be over.
     Settled,
     /// Probes must be answered.

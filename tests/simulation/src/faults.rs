@@ -15,6 +15,8 @@ pub(crate) enum Repair {
     /// A process of this life goes on.
     Resume(Endpoint, u32),
     Start(Endpoint),
+    /// A client ends, and begins anew.
+    End(Endpoint),
     Speed(Endpoint),
     Accept,
     /// A server that drains hands over, and then ends.
@@ -297,7 +299,9 @@ impl World {
         };
         self.ctx.note(Line::Paused(endpoint));
         let mean = if self.ctx.random.chance(0.5) { SECOND } else { 12 * SECOND };
-        self.repair_in(mean, Repair::Resume(endpoint, life));
+        // Some clients never go on.
+        let ends = matches!(endpoint, Endpoint::Client(_)) && self.ctx.random.chance(0.3);
+        self.repair_in(mean, if ends { Repair::End(endpoint) } else { Repair::Resume(endpoint, life) });
         self.something_changed();
     }
 
@@ -359,6 +363,14 @@ impl World {
             }
             Repair::Resume(endpoint, life) => self.resume(endpoint, life),
             Repair::Start(endpoint) => self.start(endpoint),
+            Repair::End(endpoint) => {
+                if let Endpoint::Client(number) = endpoint
+                    && !self.ctx.calm
+                {
+                    self.end_client(number, false);
+                    self.repair_in(SECOND, Repair::Start(endpoint));
+                }
+            }
             Repair::Speed(endpoint) => {
                 self.ctx.network.slow_down(endpoint, 0);
                 self.ctx.note(Line::Slow(endpoint, 0));
@@ -418,16 +430,19 @@ impl World {
                 Endpoint::Node(slot) => self.nodes.get(usize::from(slot)).map(|node| node.life),
                 Endpoint::Client(number) => self.clients.get(usize::from(number)).map(|it| it.life),
             };
-            self.resume(endpoint, life.unwrap_or(0));
+            let life = life.unwrap_or(0);
+            self.resume(endpoint, life);
+            if let Endpoint::Node(slot) = endpoint
+                && self.nodes.get(usize::from(slot)).is_some_and(|node| node.server.draining)
+            {
+                self.ctx.world_in(SECOND, WorldEvent::Repair(Repair::Stop(slot, life)));
+            }
             self.start(endpoint);
         }
         let ways = between(&self.nodes(), &self.nodes());
         let ways = [ways, between(&self.nodes(), &self.clients())].concat();
         let Context { now, queue, random, network, .. } = &mut self.ctx;
         network.mend(*now, queue, random, &ways);
-        for client in &mut self.clients {
-            client.calm_down(&mut self.ctx);
-        }
         self.something_changed();
     }
 }

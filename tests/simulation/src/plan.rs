@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     /// The longest lease and wait that are usual, in seconds.
     pub(crate) usual_secs: u64,
     pub(crate) delay: Time,
+    /// How long a fate may be on its way through a server.
+    pub(crate) telling: Time,
     /// Buffers of a byte stream.
     pub(crate) buffers: (u64, u64),
     /// Entries that a node keeps behind the last applied one.
@@ -62,7 +64,8 @@ impl Plan {
             think: random.around(8 * SECOND).max(50 * MILLISECOND),
             usual_secs: random.pick(&[3, 10, 30, 250]).unwrap_or(10),
             delay: random.between(30 * MICROSECOND, 5 * MILLISECOND),
-            buffers: random.pick(&[(20, 60), (100, 2_000), (65_536, 65_536)]).unwrap_or((100, 2_000)),
+            telling: random.pick(&[100 * MICROSECOND, 3 * MILLISECOND, 50 * MILLISECOND]).unwrap_or(0),
+            buffers: random.pick(&[(20, 40), (60, 2_000), (65_536, 65_536)]).unwrap_or((100, 2_000)),
             log_kept: random.between(5, 400),
             first_token: random.pick(&[0, 1, 1_000, 1 << 60]).unwrap_or(1),
         }

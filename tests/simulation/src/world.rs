@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::run::Outcome;
 use crate::server::Node;
-use crate::time::{MILLISECOND, SECOND, Time};
+use crate::time::{MILLISECOND, MINUTE, SECOND, Time};
 use crate::trace::{Line, Trace};
 
 /// After the last fault: the longest wait, an overdue answer, a verify, a release.
@@ -45,6 +45,8 @@ impl World {
             ledger: Ledger::default(),
             trace: Trace::default(),
             calm: false,
+            fair: false,
+            quiet: false,
             burst: false,
             refusal: 0.0,
             plan,
@@ -258,6 +260,15 @@ impl World {
             }
             WorldEvent::Calm => {
                 self.calm_down();
+                self.ctx.world_in(MINUTE, WorldEvent::Fair);
+                self.ctx.world_in(3 * MINUTE, WorldEvent::Quiet);
+            }
+            WorldEvent::Fair => self.ctx.fair = !self.ctx.ledger.is_over,
+            WorldEvent::Quiet => {
+                self.ctx.quiet = true;
+                for client in &mut self.clients {
+                    client.calm_down(&mut self.ctx);
+                }
                 self.ctx.world_in(LONGEST_REQUEST, WorldEvent::Settled);
             }
             WorldEvent::Settled => {

@@ -37,6 +37,8 @@ pub(super) struct Job {
     caller: Option<u8>,
     /// It pauses before the next try.
     rests: bool,
+    /// Nothing is broken while it runs: it must be answered.
+    fair: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +116,7 @@ impl Client {
         let id = self.next_job;
         self.next_job += 1;
         let until = self.local(ctx) + patience;
-        self.jobs.insert(id, Job { key, what, until, link: None, caller, rests: false });
+        self.jobs.insert(id, Job { key, what, until, link: None, caller, rests: false, fair: ctx.fair });
         self.choose(ctx, id);
     }
 
@@ -211,14 +213,12 @@ impl Client {
         self.over(ctx, job.caller, "not connected");
     }
 
-    fn over(&mut self, ctx: &mut Context, caller: Option<u8>, how: &'static str) {
-        if let Some(worker) = caller {
-            self.finished(ctx, worker, how);
-        }
-    }
-
     fn fated(&mut self, ctx: &mut Context, id: u64, fate: &Fate) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        let failed = matches!(fate, Fate::Unsent | Fate::Busy | Fate::Unanswered { .. });
+        if job.fair && job.caller.is_some() && failed {
+            ctx.ledger.fail("Liveness", format!("nothing is broken, and {job:?} ends as {fate:?}"));
+        }
         match job.what {
             What::Acquire { owner, lease_secs, .. } => self.acquire_fated(ctx, id, (owner, lease_secs), fate),
             What::Verify { owner, lease_secs, .. } => self.verify_fated(ctx, id, (owner, lease_secs), fate),
@@ -227,6 +227,12 @@ impl Client {
                 Fate::Unanswered { .. } => job.caller = None,
                 _ => drop(self.jobs.remove(&id)),
             },
+        }
+    }
+
+    fn over(&mut self, ctx: &mut Context, caller: Option<u8>, how: &'static str) {
+        if let Some(worker) = caller {
+            self.finished(ctx, worker, how);
         }
     }
 

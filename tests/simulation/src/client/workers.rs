@@ -56,9 +56,13 @@ impl Client {
 
     /// A worker has nothing to do for a while.
     pub(super) fn think(&mut self, ctx: &mut Context, worker: u8) {
+        let mean = if ctx.burst { 20 * MILLISECOND } else { ctx.plan.think };
+        self.think_about(ctx, worker, mean);
+    }
+
+    fn think_about(&mut self, ctx: &mut Context, worker: u8, mean: Time) {
         self.enter(worker, State::Thinking);
-        if !ctx.calm {
-            let mean = if ctx.burst { 20 * MILLISECOND } else { ctx.plan.think };
+        if !ctx.quiet {
             let pause = ctx.random.around(mean);
             self.wake_in(ctx, pause, worker);
         }
@@ -68,7 +72,7 @@ impl Client {
     pub(crate) fn work(&mut self, ctx: &mut Context, number: u8, step: u32) {
         let worker = self.workers.get(usize::from(number)).filter(|worker| worker.step == step);
         match worker.map(|worker| worker.state.clone()) {
-            Some(State::Thinking) if !ctx.calm => self.ask(ctx, number),
+            Some(State::Thinking) if !ctx.quiet => self.ask(ctx, number),
             // Some forget to give it back.
             Some(State::Holding { .. }) if ctx.random.chance(0.15) => self.think(ctx, number),
             Some(State::Holding { key, token }) => {
@@ -127,7 +131,7 @@ impl Client {
         self.enter(number, State::Holding { key, token });
         // Some hold on to it for longer than they may.
         let lease = u64::from(lease_secs) * SECOND;
-        let hold = match (ctx.calm, ctx.burst) {
+        let hold = match (ctx.quiet, ctx.burst) {
             (true, _) => MILLISECOND,
             (false, true) => ctx.random.around(10 * MILLISECOND),
             (false, false) => ctx.random.between(0, lease * 6 / 5),
@@ -140,7 +144,11 @@ impl Client {
         if matches!(self.state(number), Some(State::Probing)) {
             self.probe = Some(how);
         }
-        self.think(ctx, number);
+        match how {
+            // It would only be refused again.
+            "is busy" | "not connected" => self.think_about(ctx, number, ctx.plan.think.max(SECOND)),
+            _ => self.think(ctx, number),
+        }
     }
 
     /// A time of haste begins: who thinks has thought enough.

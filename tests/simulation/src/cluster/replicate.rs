@@ -24,6 +24,8 @@ pub(crate) struct Raft {
     pub(crate) applied: u64,
     /// If it leads, as far as it knows.
     pub(crate) leading: Option<Leading>,
+    /// Since when it has known that it does not lead any more.
+    pub(crate) deposed_at: Time,
     /// The slot of whoever leads, as far as it knows.
     pub(crate) leader: Option<u8>,
     /// Proposals of this node that are in its log, by index.
@@ -84,9 +86,8 @@ impl Node {
 
     /// Reports the fate of a proposal to the driver.
     pub(crate) fn tell(&mut self, ctx: &mut Context, waiting: Waiting, fate: Fate) {
-        // Answers of different parts of a server overtake each other, but rarely by much.
-        let worst = if ctx.random.chance(0.05) { 50 * MILLISECOND } else { 200 * MICROSECOND };
-        let pause = ctx.random.between(0, worst);
+        // What different parts of a server tell overtakes each other.
+        let pause = ctx.random.between(0, ctx.plan.telling);
         let what = match waiting {
             Waiting::Office(office) => NodeEvent::Office { office, begun: fate == Fate::Applied },
             Waiting::Batch(office, seq) => NodeEvent::Fate { office, seq, fate },
@@ -322,6 +323,7 @@ impl Node {
             self.raft.term = term;
             self.raft.leader = None;
             if self.raft.leading.take().is_some() {
+                self.raft.deposed_at = ctx.now;
                 ctx.note(Line::SteppedDown { slot: self.slot, term });
             }
         }

@@ -34,6 +34,11 @@ impl Queues {
         self.keys.clear();
     }
 
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.keys.values().flatten().any(|waiter| waiter.queues)
+    }
+
     /// An acquire goes into the engine.
     pub(crate) fn asked(&mut self, conn: u64, owner: u64, key: &[u8], until: Nanos, queues: bool) {
         self.arrivals += 1;

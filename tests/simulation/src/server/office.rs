@@ -78,7 +78,10 @@ impl Node {
             return;
         }
         let now = self.local(ctx);
-        let next_token = self.replica.place().first_token;
+        let mut next_token = self.replica.place().first_token;
+        if ctx.plan.is(Mutant::OfficeAtElection) {
+            next_token = next_token.max(ctx.plan.first_token);
+        }
         let config = Config { hash_seed: self.hash_seed, next_token, ..Config::default() };
         let engine = if ctx.plan.is(Mutant::ForgetsTheTable) {
             Engine::new(config)
