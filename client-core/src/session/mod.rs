@@ -58,8 +58,8 @@ struct Book<R> {
     timers: Timers<usize>,
     pulse: Pulse,
     extension: bool,
-    /// How many requests were sent and have no answer, records included.
-    unanswered: usize,
+    /// How many requests the server owes an answer, records included.
+    owed: usize,
     /// When the bytes of the last `transmit` were given out.
     offered_at: u64,
     /// The broker closes: only releases are taken.
@@ -79,7 +79,7 @@ impl<R: Reply> Session<R> {
             timers: Timers::new(),
             pulse: Pulse::new(now),
             extension,
-            unanswered: 0,
+            owed: 0,
             offered_at: now,
             closing: false,
             word: None,
@@ -174,7 +174,7 @@ impl<R: Reply> Session<R> {
         // Behind a frame: no text begins with LF, and only M and L may have none.
         let last = !decoder.is_mid_frame() && bytes.ends_with(b"\n\n");
         book.pulse.heard(now, first || last);
-        book.pulse.pending(now, book.unanswered > 0);
+        book.pulse.pending(now, book.owed > 0);
         outcome.and(read.map_err(Trouble::Malformed))
     }
 
@@ -271,8 +271,8 @@ impl<R: Reply> Book<R> {
         let late = wire_end > slot.request.until.saturating_add(CUT_TOLERANCE);
         let acquire = matches!(slot.request.kind, Kind::Acquire { .. });
         let cut = if acquire && wait_secs > 0 && late && self.extension { Cut::Due } else { Cut::No };
-        slot.state = State::Sent(Sent { at, wait_secs, awaited: true, cut, cancelled: false });
-        self.unanswered += 1;
+        slot.state = State::Sent(Sent { at, wait_secs, awaited: true, owed: true, cut, cancelled: false });
+        self.owed += 1;
         self.pulse.pending(at, true);
         if acquire && cut == Cut::No {
             self.arm(index, at, overdue_at(at, wait_secs));
@@ -352,7 +352,7 @@ impl<R: Reply> Book<R> {
         if let Some(timer) = slot.timer {
             self.timers.cancel(timer);
         }
-        self.unanswered -= usize::from(slot.sent().is_some());
+        self.owed -= usize::from(slot.sent().is_some_and(|sent| sent.owed));
         Some(slot)
     }
 
