@@ -52,6 +52,8 @@ mod link;
 mod options;
 mod placement;
 mod release;
+#[doc(hidden)]
+pub mod sans_io;
 mod session;
 mod ticket;
 mod tls;

@@ -11,7 +11,8 @@ use crate::ErrorKind;
 
 /// Why a connection could not be opened, or ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+#[expect(missing_docs, reason = "what each one means is what it says")]
+pub enum Trouble {
     #[error("the name cannot be resolved")]
     Resolve(#[source] io::Error),
     #[error("the name has no address")]
@@ -58,7 +59,7 @@ pub(crate) enum Trouble {
 
 /// How far a connection had come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Stage {
+pub enum Stage {
     Connection,
     Tls,
     Greeting,
@@ -78,7 +79,7 @@ impl fmt::Display for Stage {
 
 /// The domain that a server named, or none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DomainText(Option<Domain>);
+pub struct DomainText(Option<Domain>);
 
 impl From<Option<Domain>> for DomainText {
     fn from(domain: Option<Domain>) -> Self {
@@ -133,9 +134,11 @@ impl Trouble {
 
 /// Something with the address of the server that it is about.
 #[derive(Debug)]
-pub(crate) struct At<T> {
-    pub(crate) address: Arc<str>,
-    pub(crate) what: T,
+pub struct At<T> {
+    /// As it was configured.
+    pub address: Arc<str>,
+    /// What there is to say about it.
+    pub what: T,
 }
 
 impl<T: fmt::Display> fmt::Display for At<T> {

@@ -97,13 +97,16 @@ impl<R: Reply> Book<R> {
     fn moved(&mut self) {
         for index in self.ledger.indices() {
             let Some(slot) = self.ledger.get_mut(index) else { continue };
-            match (slot.request.kind, slot.state) {
-                (Kind::Release { .. } | Kind::Verify { .. }, State::Sent(sent)) if sent.awaited => {
-                    let fate = Fate::Unanswered { sent_at: sent.at, why: Why::Moved };
-                    slot.reply.tell(&slot.request, fate);
-                    self.let_go(index);
-                }
-                _ => {}
+            let (Kind::Release { .. } | Kind::Verify { .. }, State::Sent(sent)) =
+                (slot.request.kind, &mut slot.state)
+            else {
+                continue;
+            };
+            self.owed -= usize::from(std::mem::replace(&mut sent.owed, false));
+            if sent.awaited {
+                let fate = Fate::Unanswered { sent_at: sent.at, why: Why::Moved };
+                slot.reply.tell(&slot.request, fate);
+                self.let_go(index);
             }
         }
     }

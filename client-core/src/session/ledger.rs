@@ -38,6 +38,9 @@ pub(super) struct Sent {
     /// Whether somebody still waits for the answer. If not, this is the record
     /// of a request that was given up, kept so that its answer stays bound.
     pub(super) awaited: bool,
+    /// Whether the server is to say something about it. It has said all that it
+    /// will about a release or a verify once it said that it does not lead.
+    pub(super) owed: bool,
     pub(super) cut: Cut,
     /// Whether a cancel was queued behind it.
     pub(super) cancelled: bool,

@@ -24,7 +24,8 @@ use crate::trouble::{At, Trouble};
 use ledger::{Cut, Ledger, Sent, State};
 use outbox::{Entry, Outbox};
 use pulse::Pulse;
-pub(crate) use request::{Bond, Fate, Kind, Reply, Request, Why};
+pub(crate) use request::Bond;
+pub use request::{Fate, Kind, Reply, Request, Why};
 
 /// How long past its wait an acquire is awaited before it counts as lost.
 const ANSWER_GRACE_SECS: u16 = 5;
@@ -35,7 +36,7 @@ const CUT_TOLERANCE: u64 = 100 * MILLISECOND;
 
 /// A server's word about who leads: an address, or empty for "not known".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub enum Word {
     /// `L`: this one leads.
     Leader(Box<str>),
     /// `M`: not I; perhaps this one.
@@ -44,7 +45,7 @@ pub(crate) enum Word {
 
 /// One connection after its handshake.
 #[derive(Debug)]
-pub(crate) struct Session<R> {
+pub struct Session<R> {
     decoder: Decoder<ServerToClient>,
     book: Book<R>,
 }
@@ -57,8 +58,8 @@ struct Book<R> {
     timers: Timers<usize>,
     pulse: Pulse,
     extension: bool,
-    /// How many requests were sent and have no answer, records included.
-    unanswered: usize,
+    /// How many requests the server owes an answer, records included.
+    owed: usize,
     /// When the bytes of the last `transmit` were given out.
     offered_at: u64,
     /// The broker closes: only releases are taken.
@@ -70,14 +71,15 @@ struct Book<R> {
 }
 
 impl<R: Reply> Session<R> {
-    pub(crate) fn new(now: u64, extension: bool) -> Self {
+    /// A session whose handshake is over.
+    pub fn new(now: u64, extension: bool) -> Self {
         let book = Book {
             ledger: Ledger::new(),
             outbox: Outbox::default(),
             timers: Timers::new(),
             pulse: Pulse::new(now),
             extension,
-            unanswered: 0,
+            owed: 0,
             offered_at: now,
             closing: false,
             word: None,
@@ -87,7 +89,7 @@ impl<R: Reply> Session<R> {
     }
 
     /// Takes a request in. Nothing is sent before [`Session::transmit`].
-    pub(crate) fn submit(&mut self, now: u64, request: Request, mut reply: R) {
+    pub fn submit(&mut self, now: u64, request: Request, mut reply: R) {
         let book = &mut self.book;
         let too_late = book.closing && !matches!(request.kind, Kind::Release { .. });
         if request.until <= now || too_late || book.ledger.clashes(&request) {
@@ -101,7 +103,7 @@ impl<R: Reply> Session<R> {
     }
 
     /// The caller of this acquire has gone.
-    pub(crate) fn give_up(&mut self, owner: u64, key: &str) {
+    pub fn give_up(&mut self, owner: u64, key: &str) {
         let bond = Bond::Owner(owner);
         if let Some(index) = self.book.ledger.bound(bond, key) {
             self.book.let_go(index);
@@ -112,13 +114,13 @@ impl<R: Reply> Session<R> {
     }
 
     /// Whether something waits to be written.
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         !self.book.outbox.is_empty()
     }
 
     /// The next bytes to write; empty: nothing. None of them counts as handed
     /// over before [`Session::wrote`] says so.
-    pub(crate) fn transmit(&mut self, now: u64) -> &[u8] {
+    pub fn transmit(&mut self, now: u64) -> &[u8] {
         let Book { ledger, outbox, pulse, offered_at, .. } = &mut self.book;
         *offered_at = now;
         if outbox.is_empty() && pulse.is_due(now) {
@@ -128,7 +130,7 @@ impl<R: Reply> Session<R> {
     }
 
     /// The socket took this many of the bytes of the last `transmit`.
-    pub(crate) fn wrote(&mut self, bytes: usize) {
+    pub fn wrote(&mut self, bytes: usize) {
         let book = &mut self.book;
         // The time of `transmit`, not of its outcome: a lease must be counted
         // from a moment before the server could have seen the request.
@@ -141,17 +143,17 @@ impl<R: Reply> Session<R> {
     }
 
     /// A write failed, and any of the bytes of the last `transmit` may have left.
-    pub(crate) fn wrote_perhaps(&mut self) {
+    pub fn wrote_perhaps(&mut self) {
         self.wrote(self.book.outbox.unwritten().len());
     }
 
     /// The socket takes nothing now.
-    pub(crate) fn write_blocked(&mut self, now: u64) {
+    pub fn write_blocked(&mut self, now: u64) {
         self.book.pulse.blocked(now);
     }
 
     /// All that was to be written has left.
-    pub(crate) fn write_idle(&mut self) {
+    pub fn write_idle(&mut self) {
         self.book.pulse.unblocked();
     }
 
@@ -159,7 +161,7 @@ impl<R: Reply> Session<R> {
     ///
     /// # Errors
     /// The reason to give the session up.
-    pub(crate) fn read(&mut self, now: u64, bytes: &[u8]) -> Result<(), Trouble> {
+    pub fn read(&mut self, now: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let Self { decoder, book } = self;
         let first = !decoder.is_mid_frame() && bytes.first() == Some(&b'\n');
         // A frame behind a fatal one counts for nothing.
@@ -172,7 +174,7 @@ impl<R: Reply> Session<R> {
         // Behind a frame: no text begins with LF, and only M and L may have none.
         let last = !decoder.is_mid_frame() && bytes.ends_with(b"\n\n");
         book.pulse.heard(now, first || last);
-        book.pulse.pending(now, book.unanswered > 0);
+        book.pulse.pending(now, book.owed > 0);
         outcome.and(read.map_err(Trouble::Malformed))
     }
 
@@ -180,7 +182,7 @@ impl<R: Reply> Session<R> {
     ///
     /// # Errors
     /// The reason to give the session up.
-    pub(crate) fn on_time(&mut self, now: u64) -> Result<(), Trouble> {
+    pub fn on_time(&mut self, now: u64) -> Result<(), Trouble> {
         while let Some(index) = self.book.timers.pop_due(now) {
             self.book.due(index);
         }
@@ -188,19 +190,19 @@ impl<R: Reply> Session<R> {
     }
 
     /// When to call [`Session::on_time`] and [`Session::transmit`] next, if nothing happens before.
-    pub(crate) fn next_deadline(&self) -> u64 {
+    pub fn next_deadline(&self) -> u64 {
         let book = &self.book;
         book.timers.next_deadline().unwrap_or(u64::MAX).min(book.pulse.next_deadline())
     }
 
     /// The server's last word about who leads, if it is new.
-    pub(crate) fn take_word(&mut self) -> Option<Word> {
+    pub fn take_word(&mut self) -> Option<Word> {
         self.book.word.take()
     }
 
     /// Gives back every request of which no byte was handed over: they can go
     /// elsewhere, as they must when this server does not lead.
-    pub(crate) fn give_back_unsent(&mut self) {
+    pub fn give_back_unsent(&mut self) {
         for entry in self.book.outbox.entries().collect::<Vec<_>>() {
             if let Entry::Request { index, .. } = entry
                 && self.book.is_live(entry)
@@ -212,7 +214,7 @@ impl<R: Reply> Session<R> {
 
     /// The broker closes: no acquire begins any more, and waiters leave the
     /// queue where the server lets them.
-    pub(crate) fn wind_down(&mut self) {
+    pub fn wind_down(&mut self) {
         self.book.closing = true;
         for index in self.book.ledger.indices() {
             let Some(slot) = self.book.ledger.get(index) else { continue };
@@ -225,7 +227,7 @@ impl<R: Reply> Session<R> {
     }
 
     /// The connection is over; everyone still waiting is told.
-    pub(crate) fn end(&mut self, why: &Arc<At<Trouble>>) {
+    pub fn end(&mut self, why: &Arc<At<Trouble>>) {
         for index in self.book.ledger.indices() {
             let Some(mut slot) = self.book.take(index) else { continue };
             match slot.state {
@@ -269,8 +271,8 @@ impl<R: Reply> Book<R> {
         let late = wire_end > slot.request.until.saturating_add(CUT_TOLERANCE);
         let acquire = matches!(slot.request.kind, Kind::Acquire { .. });
         let cut = if acquire && wait_secs > 0 && late && self.extension { Cut::Due } else { Cut::No };
-        slot.state = State::Sent(Sent { at, wait_secs, awaited: true, cut, cancelled: false });
-        self.unanswered += 1;
+        slot.state = State::Sent(Sent { at, wait_secs, awaited: true, owed: true, cut, cancelled: false });
+        self.owed += 1;
         self.pulse.pending(at, true);
         if acquire && cut == Cut::No {
             self.arm(index, at, overdue_at(at, wait_secs));
@@ -350,7 +352,7 @@ impl<R: Reply> Book<R> {
         if let Some(timer) = slot.timer {
             self.timers.cancel(timer);
         }
-        self.unanswered -= usize::from(slot.sent().is_some());
+        self.owed -= usize::from(slot.sent().is_some_and(|sent| sent.owed));
         Some(slot)
     }
 

@@ -9,36 +9,47 @@ use crate::trouble::{At, Trouble};
 
 /// A request. `until` is always the caller's own deadline.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
     /// A legal key; checked where it came in.
-    pub(crate) key: Arc<str>,
-    pub(crate) kind: Kind,
+    pub key: Arc<str>,
+    /// What is asked.
+    pub kind: Kind,
     /// While not one byte was handed to the socket, the request ends here.
-    pub(crate) until: u64,
+    pub until: u64,
 }
 
 /// Which request it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Queue for the key.
     Acquire {
+        /// New for every acquire.
         owner: u64,
         /// The wait that the caller asked for; 0: one immediate try. On the wire it
         /// is what is left of it until `until`.
         wait_secs: u8,
+        /// The lease that the caller asked for.
         lease_secs: u8,
     },
     /// Settle an acquire whose answer was lost.
     Verify {
+        /// Owner of that acquire.
         owner: u64,
+        /// Its lease.
         lease_secs: u8,
         /// When the first byte of that acquire was handed over.
         sent_at: u64,
     },
     /// Ask for a place in the queue.
-    Place { owner: u64 },
+    Place {
+        /// Owner of the acquire.
+        owner: u64,
+    },
     /// Give the lock back.
-    Release { token: u64 },
+    Release {
+        /// The fencing token of the grant.
+        token: u64,
+    },
 }
 
 /// What an answer is bound by, besides the key.
@@ -101,15 +112,25 @@ impl Request {
 
 /// How a request ended on this session.
 #[derive(Clone, Debug)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// Granted; the holder may act until `ends_at`.
-    Granted { token: u64, ends_at: u64 },
+    Granted {
+        /// The fencing token.
+        token: u64,
+        /// On the clock of the session.
+        ends_at: u64,
+    },
     /// The wait ran out.
     TimedOut,
     /// Not acquired, and never will be.
     Busy,
     /// Where the acquire stands.
-    Place { place: u32, waiters: u32 },
+    Place {
+        /// 1 is the head of the queue; 0: not queued.
+        place: u32,
+        /// How many wait for the key.
+        waiters: u32,
+    },
     /// Released.
     Released,
     /// Not held under that token.
@@ -117,12 +138,17 @@ pub(crate) enum Fate {
     /// Not one byte was handed to the socket: it may go on elsewhere.
     Unsent,
     /// A byte was handed over at `sent_at` and no bound answer came.
-    Unanswered { sent_at: u64, why: Why },
+    Unanswered {
+        /// The moment just before its first byte was handed over.
+        sent_at: u64,
+        /// Why there is no answer.
+        why: Why,
+    },
 }
 
 /// Why no answer came.
 #[derive(Clone, Debug)]
-pub(crate) enum Why {
+pub enum Why {
     /// In time; the session lives on and still expects it.
     Overdue,
     /// The node does not lead: it cannot serve this. The session lives on.
@@ -132,7 +158,7 @@ pub(crate) enum Why {
 }
 
 /// Whoever is to be told how a request ended.
-pub(crate) trait Reply {
+pub trait Reply {
     /// Called once; and once more with the late answer, if the first call said
     /// [`Fate::Unanswered`] while the session lived on.
     fn tell(&mut self, request: &Request, fate: Fate);

@@ -44,6 +44,28 @@ fn records_count_as_pending_since_the_server_still_has_them() {
 }
 
 #[test]
+fn a_server_that_does_not_lead_owes_no_answer_to_a_release() {
+    let moved = ServerFrame::Moved { address: "b:1" };
+    for overdue in [false, true] {
+        let mut rig = Rig::new(true);
+        rig.session.read(rig.now, b"\n").unwrap();
+        rig.release(1, 11);
+        rig.verify(2, 22, START);
+        rig.write_all();
+        if overdue {
+            rig.pass(5 * SEC).unwrap();
+        }
+        rig.hear(moved).unwrap();
+        // It may be silent for as long as it likes, and then lead.
+        rig.pass(3600 * SEC).unwrap();
+        rig.acquire(3, 30);
+        rig.write_all();
+        rig.pass(6 * SEC - 1).unwrap();
+        assert!(matches!(rig.pass(1), Err(Trouble::Silent)), "overdue: {overdue}");
+    }
+}
+
+#[test]
 fn other_traffic_takes_its_place() {
     let mut rig = Rig::new(true);
     rig.acquire(1, 255);

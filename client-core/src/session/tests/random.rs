@@ -141,6 +141,6 @@ proptest! {
         }
         prop_assert!(fates.is_empty());
         let book = &rig.session.book;
-        prop_assert_eq!((book.unanswered, book.timers.len(), book.ledger.indices().len()), (0, 0, 0));
+        prop_assert_eq!((book.owed, book.timers.len(), book.ledger.indices().len()), (0, 0, 0));
     }
 }
