@@ -295,6 +295,7 @@ impl Mode {
             hash_seed: engine.hash_seed,
             data_dir: config.data_dir.clone(),
             state_dir: membership.state_dir.clone(),
+            log_memory: membership.log_memory,
         };
         Ok(Self::of(Cluster::start(config, listener).await?, engine))
     }

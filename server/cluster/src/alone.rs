@@ -44,6 +44,7 @@ impl Cluster {
             hash_seed,
             data_dir: Some(data_dir),
             state_dir: None,
+            log_memory: crate::LOG_MEMORY,
         };
         let (config, disk) = on_disk(config, find_or_begin).await?;
         let (cluster, life) = Self::with(config, disk)?;

@@ -13,13 +13,8 @@ use crate::node::{Inner, Running};
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a log keeps after a snapshot, so that a node that was away for a moment
-/// catches up without one.
-const KEPT: usize = 32 << 20;
-
-/// A log that has grown by so much is replaced by a snapshot; or by the size of the
-/// last snapshot, so that not more is written of snapshots than of the log.
-const SNAPSHOT_AFTER_BYTES: usize = 32 << 20;
+/// What a log keeps after a snapshot, unless it is told otherwise.
+pub const LOG_MEMORY: usize = 32 << 20;
 
 /// Entries after which a snapshot is worth its while, however small they are.
 const SNAPSHOT_AFTER: u64 = 500_000;
@@ -30,6 +25,7 @@ pub(crate) async fn keep(inner: Arc<Inner>, running: Arc<Running>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked_at = 0;
     let mut told = false;
+    let kept = inner.config.log_memory;
     loop {
         ticks.tick().await;
         let (applied, snapshot) = {
@@ -40,15 +36,17 @@ pub(crate) async fn keep(inner: Arc<Inner>, running: Arc<Running>) {
         };
         let weight = running.log.weight();
         let since = applied.saturating_sub(snapshot.max(asked_at));
+        // As much again must have come, or as much as the last snapshot was, so that not
+        // more is written of snapshots than of the log.
+        let worthwhile = kept + running.machine.snapshot_bytes().max(kept);
         // A snapshot takes a while: it is not asked for twice for the same entries.
-        let worthwhile = KEPT + running.machine.snapshot_bytes().max(SNAPSHOT_AFTER_BYTES);
         let heavy = weight > worthwhile && since > 0 && snapshot >= asked_at;
         if heavy || since > SNAPSHOT_AFTER {
             asked_at = applied;
             // A node that has stopped needs none.
             let _ = running.raft.trigger().snapshot().await;
         }
-        if let Some(point) = running.log.purge_point(KEPT).map(|point| point.min(snapshot))
+        if let Some(point) = running.log.purge_point(kept).map(|point| point.min(snapshot))
             && point > 0
         {
             let _ = running.raft.trigger().purge_log(point).await;

@@ -30,6 +30,7 @@ mod types;
 
 pub use alone::Alone;
 pub use durable::DataDirError;
+pub use housekeeping::LOG_MEMORY;
 pub use init::{Init, InitError, wall_clock_token};
 pub use marker::StateDirError;
 pub use node::{Cluster, Config, StartError};

@@ -53,6 +53,9 @@ pub struct Config {
     /// Where a place notes which identity it was in, so that a second one is not begun
     /// by mistake, and the tokens of one that is lie above the earlier ones.
     pub state_dir: Option<PathBuf>,
+    /// Bytes of the log that stay in memory after a snapshot, so that a node that was
+    /// away for a moment catches up without one; [`LOG_MEMORY`] is a good measure.
+    pub log_memory: usize,
 }
 
 /// Why a process cannot start.

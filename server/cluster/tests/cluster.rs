@@ -43,6 +43,7 @@ impl Node {
             hash_seed: [1, u64::from(slot)],
             data_dir: None,
             state_dir: None,
+            log_memory: ticketing_cluster::LOG_MEMORY,
         };
         let cluster = runtime.block_on(async {
             listener.set_nonblocking(true).unwrap();

@@ -21,6 +21,8 @@ pub struct Membership {
     pub peer: PeerFiles,
     /// Where a node that forgets keeps a note of the clusters that it was in.
     pub state_dir: Option<PathBuf>,
+    /// Bytes of the log that it keeps after a snapshot.
+    pub log_memory: usize,
     /// Whether it initialises the cluster when a process waits in every place.
     pub init: bool,
     /// Tokens of a cluster that it initialises begin above this one.
@@ -92,6 +94,7 @@ impl Membership {
             peer,
             slot,
             state_dir: options.state_dir.take(),
+            log_memory: options.log_memory.unwrap_or(ticketing_cluster::LOG_MEMORY),
             init: options.init == Some(true),
             token_floor: options.token_floor.unwrap_or(0),
             slots,

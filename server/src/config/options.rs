@@ -185,6 +185,11 @@ pub struct Options {
     #[arg(long, env = "TICKETING_TOKEN_FLOOR", value_name = "TOKEN")]
     pub token_floor: Option<u64>,
 
+    /// For tests: snapshots that would take a load of hours, in seconds.
+    #[arg(long, hide = true, value_name = "BYTES")]
+    #[serde(skip)]
+    pub log_memory: Option<usize>,
+
     /// Serve /healthz, /readyz, /status and /metrics over HTTP on this address, `IP:PORT`
     #[arg(long, env = "TICKETING_ADMIN", value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
@@ -322,6 +327,7 @@ impl Options {
             state_dir: self.state_dir.or(lower.state_dir),
             init: self.init.or(lower.init),
             token_floor: self.token_floor.or(lower.token_floor),
+            log_memory: self.log_memory.or(lower.log_memory),
             admin: self.admin.or(lower.admin),
             admin_allow_remote: self.admin_allow_remote.or(lower.admin_allow_remote),
             log_format: self.log_format.or(lower.log_format),

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tempfile::TempDir;
-use ticketing_test_support::{Server, binary, wait_until};
+use ticketing_test_support::{Raw, Server, binary, wait_until};
 
-use crate::{Host, Network, Node};
+use crate::{Host, Load, Network, Node, Running};
 
 /// The ports are the same on every host.
 const CLIENT: u16 = 5225;
@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct ClusterBuilder {
     nodes: usize,
     durable: bool,
+    noted: bool,
     args: Vec<String>,
 }
 
@@ -34,33 +35,43 @@ pub struct ClusterBuilder {
 pub struct Status {
     /// `leader`, `follower`, `learner`, `blank`...
     pub role: String,
-    /// The term of its vote.
-    #[serde(default)]
-    pub term: u64,
+    /// Whether it grants locks.
+    pub serving: bool,
+    /// The cluster's identity, once it has one.
+    pub identity: Option<String>,
     /// Its node id, once it has one.
-    #[serde(default)]
-    pub node_id: Option<u64>,
+    pub node: Option<u64>,
+    /// The term of its vote.
+    pub term: u64,
     /// The node that it takes for the leader.
-    #[serde(default)]
-    pub leader: Option<Leader>,
-    /// The node ids of the voters.
-    #[serde(default)]
-    pub voters: Vec<u64>,
+    pub leader: Option<Member>,
+    /// Who has a vote.
+    pub voters: Vec<Member>,
+    /// Who is about to have one.
+    pub learners: Vec<Member>,
     /// How far it has applied the log.
-    #[serde(default)]
-    pub applied: Option<u64>,
+    pub applied: u64,
     /// Of the applied state: equal on all nodes at equal `applied`.
-    #[serde(default)]
-    pub state_hash: Option<String>,
+    pub state_hash: String,
+    /// Keys that are held.
+    pub held: u64,
+    /// Memory that the log takes, in bytes.
+    pub log_bytes: u64,
 }
 
-/// A leader, as another node names it.
+/// A member of the cluster, as a node names it.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Leader {
-    /// Its slot.
-    pub slot: String,
+pub struct Member {
     /// Its node id.
-    pub node_id: u64,
+    pub node: u64,
+    /// The name of its place.
+    pub slot: String,
+}
+
+/// The whole admin page.
+#[derive(Debug, Deserialize)]
+struct Page {
+    cluster: Option<Status>,
 }
 
 /// Nodes on hosts 0, 1, 2... of a network.
@@ -74,7 +85,7 @@ pub struct Cluster<'n> {
 
 impl Default for ClusterBuilder {
     fn default() -> Self {
-        Self { nodes: 3, durable: false, args: Vec::new() }
+        Self { nodes: 3, durable: false, noted: false, args: Vec::new() }
     }
 }
 
@@ -90,6 +101,13 @@ impl ClusterBuilder {
     #[must_use]
     pub const fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Every node keeps a note of the identity that it was in.
+    #[must_use]
+    pub const fn noted(mut self) -> Self {
+        self.noted = true;
         self
     }
 
@@ -125,21 +143,36 @@ impl ClusterBuilder {
         let mut file = std::fs::File::create(cluster.secret()).expect("room for the peer secret");
         file.write_all(PEER_SECRET.as_bytes()).expect("room for the peer secret");
         for index in 0..self.nodes {
-            let ip = network.ip(Host(index));
-            let mut builder = Server::builder()
-                .args(["--cluster", &cluster.places(Host(index)), "--slot", &cluster.slots[index]])
-                .args(["--peer-listen", &SocketAddr::new(ip, PEER).to_string()])
-                .arg("--peer-secret-file")
-                .arg(cluster.secret())
-                .arg("--insecure-no-auth")
-                .args(&self.args);
-            if self.durable {
-                builder = builder.data_dir(&cluster.folder.path().join(&cluster.slots[index]));
-            }
-            let listen = SocketAddr::new(ip, CLIENT);
-            cluster.nodes.push(Node::new(network.place(Host(index)), listen, builder));
+            let node = self.node(&cluster, index, Host(index));
+            cluster.nodes.push(node);
         }
         cluster
+    }
+
+    /// What fills a place, on this host.
+    fn node(&self, cluster: &Cluster<'_>, index: usize, host: Host) -> Node {
+        let slot = &cluster.slots[index];
+        let ip = cluster.network.ip(host);
+        let mut builder = Server::builder()
+            .args(["--cluster", &cluster.places_with(index, host), "--slot", slot])
+            .args(["--peer-listen", &SocketAddr::new(ip, PEER).to_string()])
+            .arg("--peer-secret-file")
+            .arg(cluster.secret())
+            .arg("--insecure-no-auth")
+            .args(&self.args);
+        if self.durable {
+            builder = builder.data_dir(&cluster.data_dir(index));
+        }
+        if self.noted {
+            builder = builder.arg("--state-dir").arg(cluster.folder.path().join(format!("{slot}.state")));
+        }
+        Node::new(cluster.network.place(host), SocketAddr::new(ip, CLIENT), builder)
+    }
+
+    /// A node that is to take the place of another one, from a host of its own.
+    #[must_use]
+    pub fn successor(&self, cluster: &Cluster<'_>, of: Host, host: Host) -> Node {
+        self.node(cluster, of.0, host)
     }
 }
 
@@ -150,20 +183,29 @@ impl Cluster<'_> {
         ClusterBuilder::default()
     }
 
-    fn secret(&self) -> PathBuf {
+    /// The file with the secret of the peers.
+    #[must_use]
+    pub fn secret(&self) -> PathBuf {
         self.folder.path().join("peer.secret")
     }
 
-    /// The value of `--cluster` for a process on this host: where it dials the others.
-    fn places(&self, from: Host) -> String {
+    /// Where a durable node keeps its state.
+    #[must_use]
+    pub fn data_dir(&self, index: usize) -> PathBuf {
+        self.folder.path().join(&self.slots[index])
+    }
+
+    /// The value of `--cluster`.
+    #[must_use]
+    pub fn places(&self) -> String {
+        self.places_with(usize::MAX, Host(0))
+    }
+
+    /// The same, with one of the places on another host.
+    fn places_with(&self, moved: usize, to: Host) -> String {
         let place = |(index, slot): (usize, &String)| {
-            let to = Host(index);
-            let peer = if from == to {
-                SocketAddr::new(self.network.ip(to), PEER)
-            } else {
-                self.network.route(from, to, PEER)
-            };
-            format!("{slot}={peer}@{}", SocketAddr::new(self.network.ip(to), CLIENT))
+            let ip = self.network.ip(if index == moved { to } else { Host(index) });
+            format!("{slot}={}@{}", SocketAddr::new(ip, PEER), SocketAddr::new(ip, CLIENT))
         };
         self.slots.iter().enumerate().map(place).collect::<Vec<_>>().join(",")
     }
@@ -173,12 +215,35 @@ impl Cluster<'_> {
     /// # Panics
     /// If that is refused.
     pub fn init(&self) {
-        let (status, said) = self.run(Host(0), &["init", "--cluster", &self.places(Host(0))]);
-        assert!(status, "init was refused:\n{said}");
+        let (done, said) = self.try_init(&[]);
+        assert!(done, "init was refused:\n{said}");
     }
 
-    /// Runs a subcommand of the server with the peers' secret on a host; whether it
-    /// succeeded, and what it said.
+    /// Asks for an identity, with these arguments too; whether there is one now, and what
+    /// was said.
+    ///
+    /// # Panics
+    /// If the command cannot be started.
+    #[must_use]
+    pub fn try_init(&self, args: &[&str]) -> (bool, String) {
+        let (places, secret) = (self.places(), self.secret());
+        let mut all = vec!["init", "--cluster", &places, "--peer-secret-file"];
+        all.push(secret.to_str().expect("a path of letters"));
+        self.run(Host(0), &[&all[..], args].concat())
+    }
+
+    /// Lets another process take the place of the node on a host; whether that was
+    /// allowed, and what was said.
+    ///
+    /// # Panics
+    /// If the command cannot be started.
+    #[must_use]
+    pub fn try_replace(&self, host: Host) -> (bool, String) {
+        let admin = self.server(host).admin_addr().to_string();
+        self.run(host, &["replace", &self.slots[host.0], "--admin", &admin])
+    }
+
+    /// Runs a subcommand of the server on a host; whether it succeeded, and what it said.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -187,17 +252,52 @@ impl Cluster<'_> {
         let program = binary("ticketing-server", "ticketing-server");
         let output = self.network.place(host).within(|| {
             let mut command = Command::new(program);
-            command.args(args).arg("--peer-secret-file").arg(self.secret()).stdin(Stdio::null()).output()
+            command.args(args).stdin(Stdio::null()).output()
         });
         let output = output.expect("a process");
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Where clients on this host find the nodes.
+    /// Where clients find the node on a host.
     #[must_use]
-    pub fn addresses(&self, from: Host) -> Vec<SocketAddr> {
-        self.hosts().map(|to| self.network.route(from, to, CLIENT)).collect()
+    pub fn address(&self, of: Host) -> SocketAddr {
+        SocketAddr::new(self.network.ip(of), CLIENT)
+    }
+
+    /// Where peers find the node on a host.
+    #[must_use]
+    pub fn peer_address(&self, of: Host) -> SocketAddr {
+        SocketAddr::new(self.network.ip(of), PEER)
+    }
+
+    /// Where clients find the nodes.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.hosts().map(|host| self.address(host)).collect()
+    }
+
+    /// The host that is left to the clients: the one after those of the nodes.
+    #[must_use]
+    pub fn client(&self) -> Host {
+        Host(self.nodes.len())
+    }
+
+    /// Lets clients loose on their host.
+    #[must_use]
+    pub fn load(&self, load: &Load) -> Running {
+        load.start(&self.network.place(self.client()), &self.addresses(), 0)
+    }
+
+    /// A session with the node on a host, from the host of the clients.
+    ///
+    /// # Panics
+    /// If the node does not let it in.
+    #[must_use]
+    #[track_caller]
+    pub fn session(&self, with: Host) -> Raw {
+        let addr = self.address(with);
+        self.network.place(self.client()).within(|| Raw::open(addr))
     }
 
     /// The hosts of the nodes.
@@ -214,6 +314,15 @@ impl Cluster<'_> {
         &mut self.nodes[host.0]
     }
 
+    /// The process on a host.
+    ///
+    /// # Panics
+    /// If none runs there.
+    #[must_use]
+    pub fn server(&self, host: Host) -> &Server {
+        self.nodes[host.0].server()
+    }
+
     /// What a node says of itself; `None`: it says nothing.
     ///
     /// # Panics
@@ -222,15 +331,14 @@ impl Cluster<'_> {
     pub fn status(&self, host: Host) -> Option<Status> {
         let (code, body) = self.nodes[host.0].admin("/status")?;
         assert_eq!(code, 200, "{body}");
-        Some(serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+        let page: Page = serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"));
+        page.cluster
     }
 
-    /// The node that takes itself for the leader, in the highest term of those that do.
+    /// The node that serves, in the highest term of those that do.
     #[must_use]
     pub fn leader(&self) -> Option<Host> {
-        let leads = |host| self.status(host).filter(|status| status.role == "leader");
-        let leaders = self.hosts().filter_map(|host| Some((leads(host)?.term, host)));
-        leaders.max().map(|(_, host)| host)
+        self.leader_among(|_| true)
     }
 
     /// Waits until a node leads.
@@ -245,6 +353,46 @@ impl Cluster<'_> {
             leader.is_some()
         });
         leader.expect("a leader")
+    }
+
+    /// Waits until a leader serves whose place is filled by another node than this one.
+    ///
+    /// # Panics
+    /// If none does in time.
+    #[track_caller]
+    pub fn wait_leader_but(&self, not: Host) -> Host {
+        let mut leader = None;
+        wait_until("another leader", PATIENCE, || {
+            leader = self.leader_among(|host| host != not);
+            leader.is_some()
+        });
+        leader.expect("a leader")
+    }
+
+    fn leader_among(&self, wanted: impl Fn(Host) -> bool) -> Option<Host> {
+        let leads = |host| self.status(host).filter(|status| status.role == "leader" && status.serving);
+        let leaders = self.hosts().filter(|&host| wanted(host));
+        leaders.filter_map(|host| Some((leads(host)?.term, host))).max().map(|(_, host)| host)
+    }
+
+    /// Waits until every place is filled by the process that runs there, with a vote,
+    /// and all of them agree on that.
+    ///
+    /// # Panics
+    /// If they do not in time.
+    #[track_caller]
+    pub fn wait_whole(&self) {
+        self.wait("a vote for every process", |statuses| {
+            let nodes: Option<Vec<u64>> =
+                statuses.iter().map(|status| status.as_ref()?.node).collect();
+            let Some(mut nodes) = nodes else { return false };
+            nodes.sort_unstable();
+            statuses.iter().flatten().all(|status| {
+                let mut voters: Vec<u64> = status.voters.iter().map(|voter| voter.node).collect();
+                voters.sort_unstable();
+                voters == nodes && status.learners.is_empty() && status.leader.is_some()
+            })
+        });
     }
 
     /// Waits until what the nodes say of themselves is as wanted; `None` stands for a node

@@ -23,7 +23,7 @@ mod node;
 mod proxy;
 
 pub use clock::now;
-pub use cluster::{Cluster, ClusterBuilder, Status};
+pub use cluster::{Cluster, ClusterBuilder, Member, Status};
 pub use faults::Cut;
 pub use lab::Lab;
 pub use load::{Load, Running};

@@ -115,13 +115,22 @@ impl Raw {
     /// If the server does not let us in.
     #[track_caller]
     pub fn handshake(&mut self, token: &[u8], extension: bool) -> String {
-        let nonce = self.read_greeting();
-        let fields = if extension { ";ext=1" } else { "" };
-        self.send(format!("{}{fields}\n", digest(token, &nonce)));
-        match self.read() {
+        match self.ask_in(token, extension) {
             Reply::Leader(address) => address,
             other => panic!("{other:?} instead of the first frame"),
         }
+    }
+
+    /// The handshake, however the server answers it.
+    ///
+    /// # Panics
+    /// If it does not.
+    #[track_caller]
+    pub fn ask_in(&mut self, token: &[u8], extension: bool) -> Reply {
+        let nonce = self.read_greeting();
+        let fields = if extension { ";ext=1" } else { "" };
+        self.send(format!("{}{fields}\n", digest(token, &nonce)));
+        self.read()
     }
 
     /// Reads the greeting line; returns its nonce.

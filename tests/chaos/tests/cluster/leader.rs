@@ -1,0 +1,246 @@
+//! A leader that dies, sleeps, or is told to go.
+
+use std::time::{Duration, Instant};
+
+use ticketing_chaos::{Cluster, Load, Network, now};
+use ticketing_history::{History, Nanos, Op, Outcome, Returned, SECOND};
+use ticketing_test_support::{Reply, Signal, wait_until};
+
+use crate::{PATIENCE, Times, heard, is_definite, judge, load, rounds, standstill};
+
+fn kill_leaders(nodes: usize, times: usize) -> Times {
+    let network = Network::new(nodes + 1);
+    let mut cluster = Cluster::builder().nodes(nodes).start(&network);
+    let running = cluster.load(&load());
+    let mut standstills = Times::default();
+    for round in 0..times {
+        cluster.wait_whole();
+        running.wait_granted(50, PATIENCE);
+        let leader = cluster.wait_leader();
+        // Not always at the same moment of a heartbeat.
+        std::thread::sleep(Duration::from_millis(round as u64 * 37 % 100));
+        let node = cluster.node(leader);
+        standstills.add(standstill(&running, &format!("the leader is killed, on {leader:?}"), || node.kill()));
+        node.start();
+    }
+    cluster.wait_whole();
+    running.wait_granted(50, PATIENCE);
+    let summary = judge(&running.finish());
+    assert!(summary.indeterminate > 0, "nobody was in the middle of anything: {summary:?}");
+    standstills.tell(&format!("fail-over of {nodes} nodes"));
+    standstills
+}
+
+#[test]
+fn e46_leaders_are_killed_under_load() {
+    let times = kill_leaders(3, rounds(12));
+    // Far above what it takes, and far below what a second election would add to it.
+    assert!(times.percentile(50) < Duration::from_secs(2), "{times:?}");
+}
+
+#[test]
+fn e46_leaders_of_five_are_killed_under_load() {
+    let times = kill_leaders(5, rounds(4));
+    assert!(times.percentile(50) < Duration::from_secs(3), "{times:?}");
+}
+
+/// Nobody notices: no other leader, no answer that is lost.
+fn kill_followers(nodes: usize) {
+    let network = Network::new(nodes + 1);
+    let mut cluster = Cluster::builder().nodes(nodes).start(&network);
+    let running = cluster.load(&load());
+    let leader = cluster.wait_leader();
+    let term = cluster.status(leader).unwrap().term;
+    for round in 0..rounds(4) {
+        cluster.wait_whole();
+        running.wait_granted(100, PATIENCE);
+        let follower = cluster.hosts().filter(|&host| host != leader).nth(round % (nodes - 1)).unwrap();
+        running.remarking(&format!("a follower is killed, on {follower:?}"), || cluster.node(follower).kill());
+        running.wait_granted(100, PATIENCE);
+        cluster.node(follower).start();
+    }
+    cluster.wait_whole();
+    let summary = judge(&running.finish());
+    let status = cluster.status(leader).unwrap();
+    assert_eq!((status.role.as_str(), status.term), ("leader", term), "another leader was elected");
+    assert_eq!((summary.indeterminate, summary.busy, summary.not_sent), (0, 0, 0), "{summary:?}");
+}
+
+#[test]
+fn e47_followers_are_killed_under_load() {
+    kill_followers(3);
+}
+
+#[test]
+fn e47_followers_of_five_are_killed_under_load() {
+    kill_followers(5);
+}
+
+/// Leases end and waits run out while the leader sleeps, and it is asked things that it
+/// can only answer when it wakes up: by then it is no leader.
+#[test]
+fn e48_e43_a_leader_sleeps() {
+    let network = Network::new(4);
+    let cluster = Cluster::builder().start(&network);
+    let running = cluster.load(&Load { leases: &[1, 2, 5], oversleep: 3, forget: 1, keys: 40, ..load() });
+    let longest = if rounds(0) > 0 { 30_000 } else { 8_000 };
+    for millis in [200, 700, 3_000, longest] {
+        running.wait_granted(50, PATIENCE);
+        let leader = cluster.wait_leader();
+        let mut held = cluster.session(leader);
+        let token = held.take("of-the-sleeper", millis, 250);
+        held.acquire("of-the-sleeper", millis + 1, 60, 5);
+        let mut session = cluster.session(leader);
+        cluster.server(leader).signal(Signal::STOP);
+        let asleep = Instant::now();
+        if millis < 1_000 {
+            running.remarking("the leader naps", || std::thread::sleep(Duration::from_millis(millis)));
+            cluster.server(leader).signal(Signal::CONT);
+            continue;
+        }
+        let other = running.remarking("the leader sleeps", || cluster.wait_leader_but(leader));
+        session.acquire("free", 1, 0, 5);
+        session.acquire("free-too", 2, 5, 5);
+        session.release("of-the-sleeper", token);
+        std::thread::sleep(Duration::from_millis(millis).saturating_sub(asleep.elapsed()));
+        running.remarking("it wakes up", || cluster.server(leader).signal(Signal::CONT));
+        for session in [&mut session, &mut held] {
+            let said = heard(session, Duration::from_secs(3));
+            assert!(!said.iter().any(is_definite), "it said {said:?}");
+        }
+        wait_until("that it follows", PATIENCE, || {
+            cluster.status(leader).is_some_and(|status| status.role == "follower")
+        });
+        // What it was asked to release is held still, and can be released where that counts.
+        let mut session = cluster.session(other);
+        session.release("of-the-sleeper", token);
+        assert_eq!(session.read(), Reply::released(token, "of-the-sleeper"));
+    }
+    running.wait_granted(100, PATIENCE);
+    judge(&running.finish());
+}
+
+/// Waiters end with their leader. What of them was in the log is one hold for each key
+/// at most, and gone with its lease.
+#[test]
+fn e55_a_thousand_waiters_at_a_fail_over() {
+    let network = Network::new(4);
+    let mut cluster = Cluster::builder().start(&network);
+    let leader = cluster.wait_leader();
+    let key = |number: u64| format!("key-{}", number % 10);
+    let mut holder = cluster.session(leader);
+    let tokens: Vec<u64> = (0..10).map(|number| holder.take(key(number), number, 250)).collect();
+    let mut waiting: Vec<_> = (0..10).map(|_| cluster.session(leader)).collect();
+    for (number, session) in (0..1000).zip((0..10).cycle()) {
+        waiting[session].acquire(key(number / 10), 1000 + number, 250, 3);
+    }
+    wait_until("a thousand waiters", PATIENCE, || {
+        let (_, page) = network.place(leader).within(|| cluster.server(leader).admin_get("/status"));
+        let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+        page["waiters"]["waiting"] == 1000
+    });
+    // Half of the locks change hands as the leader dies.
+    for (number, token) in (0..5).zip(&tokens) {
+        holder.release(key(number), *token);
+    }
+    cluster.node(leader).kill();
+    let died = Instant::now();
+    for session in &mut waiting {
+        let said = heard(session, Duration::from_secs(5));
+        assert!(session.closed().is_some(), "it is open still");
+        assert!(said.iter().all(is_definite), "{said:?}");
+    }
+    let mut heir = cluster.session(cluster.wait_leader());
+    for (number, token) in (0..10).zip(&tokens).skip(5) {
+        heir.release(key(number), *token);
+        assert_eq!(heir.read(), Reply::released(*token, key(number)));
+    }
+    for number in 0..10 {
+        heir.acquire(key(number), 5000 + number, 60, 3);
+    }
+    for _ in 0..10 {
+        let reply = heir.read();
+        assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");
+    }
+    // One lease, and not one for each who waited.
+    assert!(died.elapsed() < Duration::from_secs(3 + 7), "{:?}", died.elapsed());
+}
+
+/// Leaders that are missed again and again: nothing is decided twice, and it ends when
+/// the disturbance does.
+#[test]
+fn e59_election_storms() {
+    let network = Network::new(4);
+    let cluster = Cluster::builder().start(&network);
+    let running = cluster.load(&Load { leases: &[2, 5], ..load() });
+    let storm = Duration::from_secs(if rounds(0) > 0 { 30 } else { 12 });
+    let first = cluster.status(cluster.wait_leader()).unwrap().term;
+    let start = Instant::now();
+    while start.elapsed() < storm {
+        if let Some(leader) = cluster.leader() {
+            running.remarking("the leader sleeps", || {
+                cluster.server(leader).signal(Signal::STOP);
+                std::thread::sleep(Duration::from_millis(700));
+                cluster.server(leader).signal(Signal::CONT);
+            });
+        }
+    }
+    let calm = Instant::now();
+    running.wait_granted(20, PATIENCE);
+    let calmed = calm.elapsed();
+    let last = cluster.status(cluster.wait_leader()).unwrap().term;
+    assert!(last > first + 3, "only terms {first} to {last}: that was no storm");
+    running.wait_granted(100, PATIENCE);
+    judge(&running.finish());
+    assert!(calmed < Duration::from_secs(6), "{calmed:?}");
+}
+
+/// A leader that is told to stop hands over: waiters are told at once, what is held
+/// stays held, and others grant again in no time.
+#[test]
+fn e46_leaders_are_told_to_stop() {
+    let network = Network::new(4);
+    let mut cluster = Cluster::builder().start(&network);
+    let running = cluster.load(&load());
+    let mut told = Vec::new();
+    for round in 0..rounds(4) {
+        let key = format!("held-{round}");
+        cluster.wait_whole();
+        running.wait_granted(50, PATIENCE);
+        let leader = cluster.wait_leader();
+        let token = cluster.session(leader).take(&key, 1, 250);
+        let mut waiter = cluster.session(leader);
+        waiter.acquire(&key, 2, 250, 5);
+        told.push(now());
+        running.remarking(&format!("the leader is told to stop, on {leader:?}"), || cluster.node(leader).stop());
+        let said = heard(&mut waiter, Duration::from_secs(1));
+        assert!(said.contains(&Reply::busy(2, &key)), "the waiter was told {said:?}");
+        cluster.node(leader).start();
+        let mut session = cluster.session(cluster.wait_leader());
+        session.acquire(&key, 3, 0, 5);
+        assert_eq!(session.read(), Reply::timed_out(3, &key), "it was lost");
+        session.release(&key, token);
+        assert_eq!(session.read(), Reply::released(token, &key));
+    }
+    running.wait_granted(100, PATIENCE);
+    let history = running.finish();
+    judge(&history);
+    let mut pauses = Times::default();
+    told.into_iter().for_each(|moment| pauses.add(longest_pause(&history, moment)));
+    pauses.tell("hand-over");
+    assert!(pauses.percentile(50) < Duration::from_millis(600), "{pauses:?}");
+}
+
+/// The longest time without a grant in the five seconds after a moment.
+fn longest_pause(history: &History, since: Nanos) -> Duration {
+    let granted = |op: &Op| match op.returned {
+        Some(Returned { at, outcome: Outcome::Granted { .. } }) => Some(at),
+        _ => None,
+    };
+    let mut times: Vec<Nanos> = history.ops.iter().filter_map(granted).collect();
+    times.retain(|at| (since..since + 5 * SECOND).contains(at));
+    times.push(since);
+    times.sort_unstable();
+    let pauses = times.windows(2).map(|pair| pair[1] - pair[0]);
+    Duration::from_nanos(pauses.max().expect("grants after the hand-over"))
+}
