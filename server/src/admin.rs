@@ -1,6 +1,7 @@
 //! The admin pages: health, status, metrics. Small answers over HTTP, on an
 //! address of their own.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -17,44 +18,41 @@ use serde_json::{Value, json};
 use ticketing_cluster::{Cluster, Stage};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use crate::driver::Published;
 use crate::hub::{Hub, Phase};
 use crate::metrics;
 
-/// Connections at one time; more wait.
+/// Connections at one time.
 const MAX_CONNECTIONS: usize = 64;
 
+/// With all places taken, the oldest connection makes room for the next when it has
+/// had this time: whoever stalls does not keep the others out.
+const LEAST_TIME: Duration = Duration::from_secs(1);
+
 /// After this a connection is cut, whatever it is at.
-const LONGEST_CONNECTION: Duration = Duration::from_secs(10);
+const LONGEST_TIME: Duration = Duration::from_secs(10);
 
 /// What the pages tell about.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
-    hub: Arc<Hub>,
-    published: Published,
-    cluster: Option<Cluster>,
-    has_peers: bool,
-    started: Instant,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) published: Published,
+    pub(crate) cluster: Option<Cluster>,
+    pub(crate) has_peers: bool,
+    /// The task that accepts clients.
+    pub(crate) listener: AbortHandle,
+    pub(crate) started: Instant,
 }
 
 impl Admin {
-    pub(crate) fn new(
-        hub: Arc<Hub>,
-        published: Published,
-        cluster: Option<Cluster>,
-        has_peers: bool,
-    ) -> Self {
-        Self { hub, published, cluster, has_peers, started: Instant::now() }
-    }
-
     /// What keeps it from granting, if anything does.
     fn obstacle(&self) -> Option<&'static str> {
         match *self.hub.phase.borrow() {
-            _ if self.hub.driver.is_closed() => Some("failed"),
+            _ if self.hub.driver.is_closed() || self.listener.is_finished() => Some("failed"),
             Phase::Grace => Some("waiting until old leases have run out"),
             Phase::Draining | Phase::Ending => Some("shutting down"),
             Phase::Serving => self.cluster.as_ref().and_then(obstacle_in_cluster),
@@ -88,7 +86,8 @@ pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
         .route("/metrics", get(metrics_page))
         .route("/replace/{slot}", post(replace))
         .with_state(admin);
-    let listener = Bounded { listener, room: Arc::new(Semaphore::new(MAX_CONNECTIONS)) };
+    let listener =
+        Bounded { listener, room: Arc::new(Semaphore::new(MAX_CONNECTIONS)), open: VecDeque::new() };
     // It ends only with the process.
     let _ = axum::serve(listener, pages).await;
 }
@@ -171,6 +170,28 @@ async fn metrics_page(State(admin): State<Admin>) -> impl IntoResponse {
 struct Bounded {
     listener: TcpListener,
     room: Arc<Semaphore>,
+    /// Those that are open, the oldest first: since when, and how to cut them.
+    open: VecDeque<(Instant, oneshot::Sender<()>)>,
+}
+
+impl Bounded {
+    /// A place, if need be the oldest connection's.
+    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.open.retain(|(_, cut)| !cut.is_closed());
+        let oldest = self.open.front().map_or_else(Instant::now, |(since, _)| *since);
+        let room = Arc::clone(&self.room).acquire_owned();
+        // Nobody closes the semaphore.
+        match timeout_at(oldest + LEAST_TIME, room).await {
+            Ok(place) => place.ok(),
+            Err(_) => {
+                if let Some((_, cut)) = self.open.pop_front() {
+                    // It may have ended by itself.
+                    let _ = cut.send(());
+                }
+                Arc::clone(&self.room).acquire_owned().await.ok()
+            }
+        }
+    }
 }
 
 impl axum::serve::Listener for Bounded {
@@ -178,10 +199,11 @@ impl axum::serve::Listener for Bounded {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Brief, SocketAddr) {
-        // Nobody closes the semaphore.
-        let place = Arc::clone(&self.room).acquire_owned().await.ok();
         let (tcp, peer) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Brief { tcp, end: Box::pin(sleep(LONGEST_CONNECTION)), _place: place }, peer)
+        let place = self.place().await;
+        let (cut, is_cut) = oneshot::channel();
+        self.open.push_back((Instant::now(), cut));
+        (Brief { tcp, end: Box::pin(sleep(LONGEST_TIME)), is_cut, _place: place }, peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -193,15 +215,14 @@ impl axum::serve::Listener for Bounded {
 struct Brief {
     tcp: TcpStream,
     end: Pin<Box<Sleep>>,
+    is_cut: oneshot::Receiver<()>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Brief {
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.end.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(()),
-        }
+        let is_over = self.end.as_mut().poll(cx).is_ready() || Pin::new(&mut self.is_cut).poll(cx).is_ready();
+        if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
 

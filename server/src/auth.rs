@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use ticketing_peer::{SECRET_BYTES, read_file};
 use ticketing_protocol::handshake::Response;
 
 /// A shorter one could be guessed.
@@ -10,9 +11,6 @@ const MIN_TOKEN_BYTES: usize = 16;
 
 /// One, or two while one replaces the other.
 const MAX_TOKENS: usize = 2;
-
-/// Far more than two tokens need.
-const MAX_FILE_BYTES: usize = 64 * 1024;
 
 /// The tokens of which clients must know one. Never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,9 +28,6 @@ pub enum BadToken {
     /// More than a rotation needs.
     #[error("there are more than {MAX_TOKENS} tokens in it; while one replaces the other there are two")]
     TooMany,
-    /// Something else than a file of tokens.
-    #[error("it has more than {MAX_FILE_BYTES} bytes; a file of tokens has one or two lines")]
-    TooLong,
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
@@ -43,6 +38,12 @@ impl ClientTokens {
     #[must_use]
     pub fn none() -> Self {
         Self(vec![Box::default()])
+    }
+
+    /// Whether a client needs one.
+    #[must_use]
+    pub fn are_needed(&self) -> bool {
+        self.0.iter().all(|token| !token.is_empty())
     }
 
     /// This one.
@@ -61,14 +62,11 @@ impl ClientTokens {
     /// # Errors
     /// [`BadToken`] says what is wrong with the file.
     pub fn read(path: &Path) -> Result<Self, BadToken> {
-        let bytes = std::fs::read(path).map_err(|error| BadToken::Unreadable(error.to_string()))?;
+        let bytes = read_file(path, SECRET_BYTES).map_err(|error| BadToken::Unreadable(error.to_string()))?;
         Self::parse(&bytes)
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, BadToken> {
-        if bytes.len() > MAX_FILE_BYTES {
-            return Err(BadToken::TooLong);
-        }
         let lines = bytes.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let tokens = lines.filter(|line| !line.is_empty()).map(Box::from).collect::<Vec<Box<[u8]>>>();
         match tokens.iter().map(|token| token.len()).min() {
@@ -132,7 +130,6 @@ mod tests {
             ("fifteen bytes..", BadToken::TooShort(15)),
             (&format!("{OLD}\nx\n"), BadToken::TooShort(1)),
             (&format!("{OLD}\n{NEW}\n{OLD}\n"), BadToken::TooMany),
-            (&"x".repeat(MAX_FILE_BYTES + 1), BadToken::TooLong),
         ] {
             assert_eq!(ClientTokens::parse(text.as_bytes()), Err(expected));
         }

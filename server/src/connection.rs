@@ -83,6 +83,8 @@ fn tune(tcp: &TcpStream) -> std::io::Result<()> {
 enum Refusal {
     AtOnce(Reason),
     AfterAPause(Reason),
+    /// After a pause too; with what is worth a line in the log.
+    Unproved(&'static str),
     /// There is nobody to refuse.
     Gone,
 }
@@ -95,7 +97,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     own_address: String,
 ) {
     let Newcomer { peer, accepted, slot, waiting } = newcomer;
-    let reason = match welcome(&mut stream, &hub, &current, &own_address, accepted).await {
+    let (reason, pause) = match welcome(&mut stream, &hub, &current, &own_address, accepted).await {
         Ok(admitted) => {
             drop((waiting, current));
             hub.counters.authenticated.add(1);
@@ -109,16 +111,21 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
             return;
         }
         Err(Refusal::Gone) => return,
-        Err(Refusal::AtOnce(reason)) => reason,
-        Err(Refusal::AfterAPause(reason)) => {
-            if reason == Reason::AuthFailed && hub.may_log_refusal() {
-                warn!(%peer, "a client did not prove that it knows the client token (more such lines are left out for a while)");
+        Err(Refusal::AtOnce(reason)) => (reason, false),
+        Err(Refusal::AfterAPause(reason)) => (reason, true),
+        Err(Refusal::Unproved(what)) => {
+            if hub.may_log_refusal() {
+                warn!(%peer, "{what} (more such lines are left out for a while)");
             }
-            // Published clients come back without a pause.
-            sleep(REFUSAL_DELAY).await;
-            reason
+            (Reason::AuthFailed, true)
         }
     };
+    if pause {
+        // Published clients come back without a pause.
+        sleep(REFUSAL_DELAY).await;
+    }
+    // What is left to do for it keeps nobody out who could authenticate.
+    drop(waiting);
     hub.counters.errors(reason).add(1);
     refuse(stream, reason).await;
 }
@@ -134,9 +141,7 @@ async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(
     if *hub.phase.borrow() >= Phase::Draining {
         return Err(Refusal::AtOnce(Reason::ShuttingDown));
     }
-    let Some(domain) = hub.view.borrow().domain else {
-        return Err(Refusal::AfterAPause(Reason::NotActive));
-    };
+    let domain = hub.view.borrow().domain;
     let deadline = accepted + HANDSHAKE_TIMEOUT;
     let admitted = tokio::select! {
         biased;
@@ -145,8 +150,18 @@ async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(
     };
     match admitted {
         Ok(_) if *hub.phase.borrow() == Phase::Grace => Err(Refusal::AfterAPause(Reason::NotActive)),
+        // It takes part in nothing, or in something else than a moment ago.
+        Ok(_) if domain.is_none() || hub.view.borrow().domain != domain => {
+            Err(Refusal::AfterAPause(Reason::NotActive))
+        }
         Ok(admitted) => Ok(admitted),
-        Err(Refused::Wrong) => Err(Refusal::AfterAPause(Reason::AuthFailed)),
+        Err(Refused::Wrong) if current.tokens.are_needed() => {
+            Err(Refusal::Unproved("a client did not prove that it knows the client token"))
+        }
+        Err(Refused::Wrong) => Err(Refusal::Unproved(
+            "the handshake of a client was wrong (has it a client token? this server asks for none)",
+        )),
+        Err(Refused::Late) => Err(Refusal::Unproved("a client did not answer the greeting in time")),
         Err(Refused::Gone) => Err(Refusal::Gone),
     }
 }
@@ -253,8 +268,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_silent_to_the_end_takes_no_place_of_others_for_longer() {
+        let (_client, hub) = client(Phase::Serving);
+        let start = Instant::now();
+        while hub.counters.unauthenticated.get() > 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let took = start.elapsed();
+        let most = HANDSHAKE_TIMEOUT + REFUSAL_DELAY;
+        assert!(took >= most && took <= most + Duration::from_millis(100), "{took:?}");
+        // It still is a connection, which does not read what it is told.
+        assert_eq!(hub.counters.connections.get(), 1);
+        sleep(crate::farewell::LINGER).await;
+        assert_eq!(hub.counters.connections.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn nothing_is_served_before_old_leases_have_run_out() {
         let (mut client, _hub) = client(Phase::Grace);
+        let start = Instant::now();
+        answer(&mut client, b"").await;
+        expect_end(&mut client, "Enot_active\n").await;
+        assert_eq!(start.elapsed(), REFUSAL_DELAY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_part_in_nothing_says_so_after_the_handshake() {
+        let (mut client, hub) = client(Phase::Serving);
+        hub.view.send_modify(|view| view.domain = None);
         let start = Instant::now();
         answer(&mut client, b"").await;
         expect_end(&mut client, "Enot_active\n").await;

@@ -20,8 +20,10 @@ pub(crate) struct Admitted {
 /// Why there is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Its answer was wrong, late or too long.
+    /// Its answer was wrong or too long.
     Wrong,
+    /// It did not answer in time.
+    Late,
     /// The connection is gone.
     Gone,
 }
@@ -29,7 +31,7 @@ pub(crate) enum Refused {
 /// Greets the client and checks its answer, which must be complete by `deadline`.
 pub(crate) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    domain: Domain,
+    domain: Option<Domain>,
     own_address: &str,
     tokens: &ClientTokens,
     deadline: Instant,
@@ -41,14 +43,8 @@ pub(crate) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     })?;
     let nonce = nonce(random);
     let mut greeting = Vec::new();
-    Greeting {
-        domain: Some(domain),
-        node: None,
-        own_address: Some(own_address),
-        extension: true,
-        nonce: &nonce,
-    }
-    .encode(&mut greeting);
+    Greeting { domain, node: None, own_address: Some(own_address), extension: true, nonce: &nonce }
+        .encode(&mut greeting);
 
     let mut answer = Line::default();
     let exchange = async {
@@ -58,8 +54,9 @@ pub(crate) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let end = match timeout_at(deadline, exchange).await {
         Ok(Ok(Some(end))) => end,
-        Ok(Ok(None)) | Err(_) => return Err(Refused::Wrong),
+        Ok(Ok(None)) => return Err(Refused::Wrong),
         Ok(Err(_)) => return Err(Refused::Gone),
+        Err(_) => return Err(Refused::Late),
     };
     let (line, pipelined) = answer.split(end);
     let response = Response::parse(line).map_err(|_| Refused::Wrong)?;
@@ -124,7 +121,7 @@ mod tests {
         let admission = tokio::spawn(async move {
             let tokens = ClientTokens::single(TOKEN.to_vec()).unwrap();
             let deadline = Instant::now() + Duration::from_secs(5);
-            admit(&mut server, Domain([7; 16]), "me:1", &tokens, deadline).await
+            admit(&mut server, Some(Domain([7; 16])), "me:1", &tokens, deadline).await
         });
         let mut line = Vec::new();
         loop {
@@ -186,7 +183,7 @@ mod tests {
         let (mut client, _, admission) = greeted().await;
         let start = Instant::now();
         client.write_all(b"half of an answer").await.unwrap();
-        assert_eq!(admission.await.unwrap().unwrap_err(), Refused::Wrong);
+        assert_eq!(admission.await.unwrap().unwrap_err(), Refused::Late);
         assert_eq!(start.elapsed(), Duration::from_secs(5));
 
         let (client, _, admission) = greeted().await;

@@ -1,17 +1,19 @@
 //! What every connection of a server has in common.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use ticketing_engine::{ConnId, Nanos, SECOND};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::auth::{BadToken, ClientTokens};
 use crate::clock::Clock;
 use crate::config::{Config, Limits, TlsFiles, TokenSource};
 use crate::conn::Message;
 use crate::counters::Counters;
+use crate::files::{Unread, beside};
 use crate::tls::{self, TlsError};
 use crate::view::View;
 
@@ -65,9 +67,17 @@ impl Hub {
 /// Certificate and client tokens, which can change while the server runs.
 #[derive(Debug)]
 pub(crate) struct Credentials {
+    files: Files,
+    current: RwLock<Current>,
+    /// Held by whoever reads the files, also when nobody waits for it any more.
+    reading: Arc<Mutex<()>>,
+}
+
+/// Where they come from.
+#[derive(Clone, Debug)]
+struct Files {
     token: TokenSource,
     tls: Option<TlsFiles>,
-    current: RwLock<Current>,
 }
 
 /// Those that hold for a connection that comes in now.
@@ -84,21 +94,38 @@ pub enum CredentialsError {
     #[error("{}: {problem}", path.display())]
     Token {
         /// Its name.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// What is wrong with it.
         problem: BadToken,
     },
     /// The certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Nothing came of reading.
+    #[error("{files}: {problem}")]
+    Unread {
+        /// Which files.
+        files: String,
+        /// What went wrong.
+        problem: Unread,
+    },
 }
 
 impl Credentials {
     /// Reads them for the first time.
-    pub(crate) fn load(config: &Config) -> Result<Self, CredentialsError> {
-        let (token, tls) = (config.client_token.clone(), config.tls.clone());
-        let current = RwLock::new(read(&token, tls.as_ref())?);
-        Ok(Self { token, tls, current })
+    pub(crate) async fn load(config: &Config) -> Result<Self, CredentialsError> {
+        let files = Files { token: config.client_token.clone(), tls: config.tls.clone() };
+        let reading = Arc::default();
+        let current = RwLock::new(files.read(&reading).await?);
+        Ok(Self { files, current, reading })
+    }
+
+    /// Reads them on this thread.
+    #[cfg(test)]
+    pub(crate) fn load_here(config: &Config) -> Result<Self, CredentialsError> {
+        let files = Files { token: config.client_token.clone(), tls: config.tls.clone() };
+        let current = RwLock::new(files.read_here()?);
+        Ok(Self { files, current, reading: Arc::default() })
     }
 
     pub(crate) fn current(&self) -> Current {
@@ -106,19 +133,59 @@ impl Credentials {
     }
 
     /// Reads them again. If one is bad, all stay as they are. Sessions that are open stay open.
-    pub(crate) fn reload(&self) -> Result<(), CredentialsError> {
-        let new = read(&self.token, self.tls.as_ref())?;
+    pub(crate) async fn reload(&self) -> Result<(), CredentialsError> {
+        let new = self.files.read(&self.reading).await?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 }
 
-fn read(token: &TokenSource, tls: Option<&TlsFiles>) -> Result<Current, CredentialsError> {
-    let tokens = match token {
-        TokenSource::None => ClientTokens::none(),
-        TokenSource::Environment(tokens) => tokens.clone(),
-        TokenSource::File(path) => ClientTokens::read(path)
-            .map_err(|problem| CredentialsError::Token { path: path.clone(), problem })?,
-    };
-    Ok(Current { tokens: Arc::new(tokens), tls: tls.map(tls::load).transpose()? })
+impl Files {
+    /// One at a time: each attempt on a file system that hangs keeps a thread.
+    async fn read(&self, reading: &Arc<Mutex<()>>) -> Result<Current, CredentialsError> {
+        let wrong = |problem| CredentialsError::Unread { files: self.names(), problem };
+        let turn = Arc::clone(reading).try_lock_owned().map_err(|_| wrong(Unread::Hangs))?;
+        let files = self.clone();
+        let read = move || {
+            let _turn = turn;
+            files.read_here()
+        };
+        beside(read).await.map_err(wrong)?
+    }
+
+    fn read_here(&self) -> Result<Current, CredentialsError> {
+        let tokens = match &self.token {
+            TokenSource::None => ClientTokens::none(),
+            TokenSource::Environment(tokens) => tokens.clone(),
+            TokenSource::File(path) => ClientTokens::read(path)
+                .map_err(|problem| CredentialsError::Token { path: path.clone(), problem })?,
+        };
+        Ok(Current { tokens: Arc::new(tokens), tls: self.tls.as_ref().map(tls::load).transpose()? })
+    }
+
+    fn names(&self) -> String {
+        let token = match &self.token {
+            TokenSource::File(path) => Some(path),
+            TokenSource::None | TokenSource::Environment(_) => None,
+        };
+        let tls = self.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
+        let names = token.into_iter().chain(tls).map(|path| path.display().to_string());
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::hub;
+
+    #[tokio::test]
+    async fn while_one_attempt_hangs_there_is_no_other() {
+        let (hub, _inbox) = hub();
+        let hanging = Arc::clone(&hub.credentials.reading).try_lock_owned().unwrap();
+        let refused = hub.credentials.reload().await.unwrap_err();
+        assert!(matches!(refused, CredentialsError::Unread { problem: Unread::Hangs, .. }), "{refused}");
+        drop(hanging);
+        hub.credentials.reload().await.unwrap();
+    }
 }

@@ -1,5 +1,6 @@
 //! The `ticketing-server` process.
 
+mod log;
 mod operate;
 mod process;
 
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 use ticketing_server::config::{Invocation, Operation, invocation};
 use ticketing_server::{Config, Server};
 use tokio::runtime::{Builder, Runtime};
-use tracing::{error, info};
+use tracing::info;
 
 use process::{Signal, Signals};
 
@@ -28,19 +29,26 @@ fn main() -> ExitCode {
         Ok(Invocation::Print(page)) => return print(&page),
         Err(error) => return refuse(&error.to_string(), WRONG_SETTING),
     };
-    process::init_log(config.log_format, config.log_level);
-    process::raise_open_files(config.limits.connections);
-    let runtime = match runtime(&config) {
-        Ok(runtime) => runtime,
-        Err(error) => return refuse(&format!("the threads that serve could not be started: {error}"), 1),
+    let log = match log::init(config.log_format, config.log_level) {
+        Ok(log) => log,
+        Err(error) => return refuse(&format!("no thread could be started for the log: {error}"), 1),
     };
-    let outcome = runtime.block_on(serve(*config));
+    let outcome = run(*config);
+    if let Err(problem) = &outcome {
+        log.line(&format!("error: {problem}"));
+    }
+    log.flush();
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(config: Config) -> Result<(), String> {
+    process::raise_open_files(config.limits.connections);
+    let runtime =
+        runtime(&config).map_err(|error| format!("the threads that serve could not be started: {error}"))?;
+    let outcome = runtime.block_on(serve(config));
     // A write to a disk that hangs holds nobody up.
     runtime.shutdown_background();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => refuse(&problem, 1),
-    }
+    outcome
 }
 
 fn runtime(config: &Config) -> std::io::Result<Runtime> {
@@ -52,17 +60,27 @@ fn runtime(config: &Config) -> std::io::Result<Runtime> {
 async fn serve(config: Config) -> Result<(), String> {
     // Before anybody can know that the server runs.
     let mut signals = Signals::catch().map_err(|error| format!("signals cannot be caught: {error}"))?;
-    let mut server = Server::start(config).await.map_err(|error| error.to_string())?;
+    let mut starting = std::pin::pin!(Server::start(config));
+    let mut reload = false;
+    let mut server = loop {
+        tokio::select! {
+            server = &mut starting => break server.map_err(|error| error.to_string())?,
+            signal = signals.next() => match signal {
+                Signal::Reload => reload = true,
+                Signal::Stop => return Ok(()),
+            },
+        }
+    };
+    if reload {
+        server.reload();
+    }
     loop {
         let signal = tokio::select! {
             signal = signals.next() => signal,
             () = server.failed() => return Err("the server failed; see the log".to_owned()),
         };
         match signal {
-            Signal::Reload => match server.reload() {
-                Ok(()) => info!("reloaded the client token and the certificate"),
-                Err(error) => error!(%error, "reload failed, the old client token and certificate stay"),
-            },
+            Signal::Reload => server.reload(),
             Signal::Stop => break,
         }
     }
@@ -76,7 +94,10 @@ fn operate(operation: Operation) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error.to_string(), 1),
     };
-    match runtime.block_on(operate::run(operation)) {
+    let outcome = runtime.block_on(operate::run(operation));
+    // A file system that hangs holds nobody up.
+    runtime.shutdown_background();
+    match outcome {
         Ok(text) => print(&text),
         Err(problem) => refuse(&problem, 1),
     }

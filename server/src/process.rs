@@ -1,36 +1,8 @@
-//! What belongs to the process and not to the server: log, signals, limits.
+//! What belongs to the process and not to the server: signals, limits.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 
-use ticketing_server::config::{LogFormat, LogLevel};
-use tracing::{Level, warn};
-use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-
-/// Sends log lines to standard error.
-pub(crate) fn init_log(format: LogFormat, level: LogLevel) {
-    let level = match level {
-        LogLevel::Error => Level::ERROR,
-        LogLevel::Warn => Level::WARN,
-        LogLevel::Info => Level::INFO,
-        LogLevel::Debug => Level::DEBUG,
-        LogLevel::Trace => Level::TRACE,
-    };
-    // What a library does is of interest only where it goes wrong, or to whoever looks for it.
-    let libraries = if level == Level::TRACE { level } else { level.min(Level::WARN) };
-    let targets = Targets::new().with_default(libraries).with_target("ticketing", level);
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false);
-    let registry = tracing_subscriber::registry();
-    match format {
-        LogFormat::Text => registry.with(lines.with_filter(targets)).init(),
-        LogFormat::Json => registry.with(lines.json().with_filter(targets)).init(),
-    }
-}
+use tracing::warn;
 
 /// Descriptors beside those of connections: listeners, files, the runtime's own.
 #[cfg(unix)]

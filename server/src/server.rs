@@ -11,7 +11,7 @@ use ticketing_cluster::{Alone, Cluster, Init, InitError, Timing, wall_clock_toke
 use ticketing_engine::{Decider, Engine, Office};
 use ticketing_protocol::handshake::Domain;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
@@ -49,6 +49,9 @@ pub struct Server {
     hub: Arc<Hub>,
     published: Published,
     driver: JoinHandle<()>,
+    listener: JoinHandle<()>,
+    admin: Option<JoinHandle<()>>,
+    reload: Arc<Notify>,
     /// The log that it commits through, if it has one.
     cluster: Option<Cluster>,
     has_peers: bool,
@@ -92,7 +95,7 @@ impl Server {
     /// # Errors
     /// [`StartError`] says what stands in the way.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let credentials = Credentials::load(&config)?;
+        let credentials = Credentials::load(&config).await?;
         let engine = ticketing_engine::Config {
             limits: config.limits.engine,
             hash_seed: hash_seed()?,
@@ -147,11 +150,20 @@ impl Server {
                 return Err(StartError::NoRecovery);
             }
         }
-        tokio::spawn(listener::run(clients, Arc::clone(&hub)));
-        if let Some((listener, _)) = admin {
-            let admin = Admin::new(Arc::clone(&hub), published.clone(), cluster.clone(), has_peers);
-            tokio::spawn(admin::serve(listener, admin));
-        }
+        let listener = tokio::spawn(listener::run(clients, Arc::clone(&hub)));
+        let admin = admin.map(|(socket, _)| {
+            let admin = Admin {
+                hub: Arc::clone(&hub),
+                published: published.clone(),
+                cluster: cluster.clone(),
+                has_peers,
+                listener: listener.abort_handle(),
+                started: Instant::now(),
+            };
+            tokio::spawn(admin::serve(socket, admin))
+        });
+        let reload = Arc::new(Notify::new());
+        tokio::spawn(reload_on_request(Arc::clone(&hub), Arc::clone(&reload)));
         if !grace.is_zero() {
             tokio::spawn(end_grace(Arc::clone(&hub), grace));
         }
@@ -163,7 +175,18 @@ impl Server {
         if let Some(membership) = config.cluster.filter(|membership| membership.init) {
             tokio::spawn(initialise(membership));
         }
-        Ok(Self { client_addr, admin_addr, hub, published, driver, cluster, has_peers })
+        Ok(Self {
+            client_addr,
+            admin_addr,
+            hub,
+            published,
+            driver,
+            listener,
+            admin,
+            reload,
+            cluster,
+            has_peers,
+        })
     }
 
     /// Where clients are served.
@@ -178,28 +201,36 @@ impl Server {
         self.admin_addr
     }
 
-    /// Reads client tokens and certificate again. If one of them is bad, all stay as they are.
-    ///
-    /// # Errors
-    /// [`CredentialsError`] names the file.
-    pub fn reload(&self) -> Result<(), CredentialsError> {
-        self.hub.credentials.reload()
+    /// Has client tokens and certificate read again, beside what is served. The log
+    /// tells what came of it; if one of them is bad, all stay as they are.
+    pub fn reload(&self) {
+        self.reload.notify_one();
     }
 
-    /// Completes if the server stops by itself: by a defect, or because another
-    /// process has taken its place in the cluster.
+    /// Completes if the server stops by itself, or can be reached no more: by a
+    /// defect, or because another process has taken its place in the cluster.
     pub async fn failed(&mut self) {
-        let ended = async {
+        let superseded = async {
             match &self.cluster {
                 Some(cluster) => cluster.ended().await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            ended = &mut self.driver => if let Err(error) = ended {
-                error!(%error, "the task that owns the locks ended");
-            },
-            () = ended => {}
+        let admin = async {
+            match &mut self.admin {
+                Some(admin) => admin.await,
+                None => std::future::pending().await,
+            }
+        };
+        let (what, ended) = tokio::select! {
+            ended = &mut self.driver => ("the task that owns the locks", ended),
+            ended = &mut self.listener => ("the task that accepts connections", ended),
+            ended = admin => ("the task that serves the admin pages", ended),
+            () = superseded => return,
+        };
+        match ended {
+            Ok(()) => error!("{what} ended"),
+            Err(error) => error!(%error, "{what} ended"),
         }
     }
 
@@ -289,7 +320,7 @@ impl Mode {
         let config = ticketing_cluster::Config {
             slots: membership.slots.clone(),
             slot: membership.slot,
-            peer: membership.peer.load()?,
+            peer: membership.peer.load().await?,
             timing: Timing::default(),
             clock: || Clock::SYSTEM.now(),
             hash_seed: engine.hash_seed,
@@ -324,7 +355,7 @@ fn hash_seed() -> Result<[u64; 2], StartError> {
 /// Initialises the cluster as soon as a process waits in every place, unless that
 /// was done before.
 async fn initialise(membership: Membership) {
-    let peer = match membership.peer.load() {
+    let peer = match membership.peer.load().await {
         Ok(peer) => peer,
         Err(error) => return error!(%error, "the cluster is not initialised"),
     };
@@ -341,6 +372,16 @@ async fn initialise(membership: Membership) {
             info!(%identity, "nothing to initialise: there is a cluster");
         }
         Err(error) => warn!(%error, "the cluster is not initialised"),
+    }
+}
+
+async fn reload_on_request(hub: Arc<Hub>, requested: Arc<Notify>) {
+    loop {
+        requested.notified().await;
+        match hub.credentials.reload().await {
+            Ok(()) => info!("reloaded the client token and the certificate"),
+            Err(error) => error!(%error, "reload failed, the old client token and certificate stay"),
+        }
     }
 }
 
@@ -379,3 +420,6 @@ async fn end_grace(hub: Arc<Hub>, grace: Duration) {
         info!("old leases have run out: serving");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ pub(crate) fn hub_with(config: &Config, limits: Limits) -> (Arc<Hub>, mpsc::Rece
         phase: watch::Sender::new(Phase::Serving),
         view: watch::Sender::new(View { domain: Some(Domain([7; 16])), lead: Lead::Here }),
         advertise: None,
-        credentials: Credentials::load(config).unwrap(),
+        credentials: Credentials::load_here(config).unwrap(),
         last_conn: AtomicU64::new(0),
         last_refusal: AtomicU64::new(0),
     };

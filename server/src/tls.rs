@@ -1,11 +1,10 @@
 //! The server's certificate.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use ticketing_peer::{FileError, read_certificates, read_private_key};
 
 use crate::config::TlsFiles;
 
@@ -13,18 +12,8 @@ use crate::config::TlsFiles;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read as what it should be.
-    #[error("{}: no {what} could be read from it: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What it should hold.
-        what: &'static str,
-        /// What is wrong.
-        source: pem::Error,
-    },
-    /// No certificate at all.
-    #[error("{}: there is no certificate (BEGIN CERTIFICATE) in it", .0.display())]
-    NoCertificate(PathBuf),
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The two files do not belong together, or are of a kind that is not known.
     #[error("{} and {}: {source}", cert.display(), key.display())]
     Pair {
@@ -43,17 +32,8 @@ pub enum TlsError {
 /// [`TlsError`] names the file and says what is wrong with it.
 pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let TlsFiles { cert, key } = files;
-    let file = |path: &Path, what| {
-        let path = path.to_owned();
-        move |source| TlsError::File { path, what, source }
-    };
-    let chain = CertificateDer::pem_file_iter(cert)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(file(cert, "certificate chain (PEM)"))?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate(cert.clone()));
-    }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(file(key, "private key (PEM)"))?;
+    let chain = read_certificates(cert, "certificate chain (PEM)")?;
+    let private = read_private_key(key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -65,6 +45,7 @@ pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
 

@@ -89,6 +89,9 @@ impl Inner {
     pub(crate) async fn lead_alone(&self, running: &Running) -> Result<(), String> {
         if running.raft.is_initialized().await.map_err(|error| error.to_string())? {
             // Nobody else could lead.
+            if crate::fault("elect") {
+                return Ok(());
+            }
             running.raft.trigger().elect(false).await.map_err(|error| error.to_string())
         } else {
             self.begin().await

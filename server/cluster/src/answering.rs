@@ -82,8 +82,7 @@ impl Handler for Conversation {
     fn call(&mut self, call: Call) {
         match call.kind {
             kind::HELLO => {
-                let hello = encode(&self.inner.hello());
-                call.reply.send(hello);
+                call.reply.send(encode(&self.hello()));
             }
             kind::FORM | kind::BEGIN | kind::JOIN | kind::REPLACE => {
                 tokio::spawn(attend(Arc::clone(&self.inner), call));
@@ -100,6 +99,12 @@ impl Handler for Conversation {
 }
 
 impl Conversation {
+    fn hello(&self) -> Hello {
+        let from = self.link.from.node;
+        let is_gone = |running: Arc<Running>| from != 0 && running.is_gone(from);
+        Hello { retired: self.inner.running().is_some_and(is_gone), ..self.inner.hello() }
+    }
+
     /// This node, if the peer is one of its cluster and means it.
     fn colleague(&self) -> Option<Arc<Running>> {
         let running = self.inner.running()?;
@@ -245,6 +250,7 @@ impl Inner {
             begun: matches!(standing.stage, Stage::Member | Stage::Over),
             leader,
             slots: self.config.slots.names(),
+            retired: false,
             former: self.marker.as_ref().map_or(0, |marker| marker.noted().identity),
             token_floor: self.token_floor(),
         }

@@ -46,6 +46,8 @@ pub(crate) struct Hello {
     pub(crate) leader: Option<Member>,
     /// The names of the places that it was configured with.
     pub(crate) slots: Vec<String>,
+    /// To whom it says so is a node no more, as far as it knows.
+    pub(crate) retired: bool,
     /// The identity that a process in its place belonged to before; zero: none, or
     /// nobody has noted it.
     pub(crate) former: u128,

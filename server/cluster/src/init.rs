@@ -125,6 +125,16 @@ impl Init {
     /// # Errors
     /// [`InitError`]; processes that had agreed by then give up after half a minute.
     pub async fn run(&self) -> Result<ClusterId, InitError> {
+        let candidates = self.find().await?;
+        let identity = self.agree(&candidates).await?;
+        if let Some(first) = candidates.first() {
+            first.tell(kind::BEGIN, Vec::new()).await?;
+        }
+        Ok(identity)
+    }
+
+    /// Asks the process in every place who it is.
+    async fn find(&self) -> Result<Vec<Candidate>, InitError> {
         let mut candidates = Vec::new();
         let deadline = Instant::now() + self.wait;
         for (slot, place) in self.slots.iter() {
@@ -143,16 +153,17 @@ impl Init {
             let member = Member { slot, peer: place.peer.clone(), client: place.client.clone() };
             candidates.push(Candidate { name: place.name.clone(), peer, member, hello });
         }
-        let instead_of = self.judge(&candidates)?;
-        let form = self.form(&candidates, instead_of)?;
-        let identity = ClusterId(form.cluster.to_be_bytes());
-        for candidate in &candidates {
+        Ok(candidates)
+    }
+
+    /// Makes all of them founders of a new cluster, which does not yet begin.
+    async fn agree(&self, candidates: &[Candidate]) -> Result<ClusterId, InitError> {
+        let instead_of = self.judge(candidates)?;
+        let form = self.form(candidates, instead_of)?;
+        for candidate in candidates {
             candidate.tell(kind::FORM, encode(&form)).await?;
         }
-        if let Some(first) = candidates.first() {
-            first.tell(kind::BEGIN, Vec::new()).await?;
-        }
-        Ok(identity)
+        Ok(ClusterId(form.cluster.to_be_bytes()))
     }
 
     /// Whether these processes can begin a cluster, and which one it follows.
@@ -169,7 +180,7 @@ impl Init {
                 return Err(InitError::OtherSlot { name, address: member.peer.clone() });
             }
             match (hello.cluster, hello.over) {
-                (0, _) if hello.former != 0 && !self.new_identity => {
+                (0, _) if !crate::fault("used") && hello.former != 0 && !self.new_identity => {
                     return Err(InitError::Used { name, identity: ClusterId(hello.former.to_be_bytes()) });
                 }
                 (0, _) => {}
@@ -230,5 +241,147 @@ impl Inner {
         running.raft.initialize(members).await.map_err(|error| error.to_string())?;
         info!(identity = %running.identity, "the cluster begins");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::node::{Cluster, Config};
+    use crate::timing::Timing;
+
+    fn clock() -> u64 {
+        5_000_000_000_000
+    }
+
+    fn peer_config() -> ticketing_peer::Config {
+        let secret = ticketing_peer::Secret::new(b"a secret for the tests").unwrap();
+        ticketing_peer::Config { secret, tls: None, limits: ticketing_peer::Limits::default() }
+    }
+
+    async fn start(slots: &Slots, slot: u8, listener: TcpListener, folder: &Path) -> Cluster {
+        let config = Config {
+            slots: slots.clone(),
+            slot,
+            peer: peer_config(),
+            timing: Timing::default(),
+            clock,
+            hash_seed: [1, 2],
+            data_dir: Some(folder.join(slot.to_string())),
+            log_memory: crate::LOG_MEMORY,
+            state_dir: None,
+        };
+        Cluster::start(config, listener).await.unwrap()
+    }
+
+    /// Three processes with data directories, of which the last has a runtime of its own.
+    struct Three {
+        slots: Slots,
+        folder: tempfile::TempDir,
+        two: Vec<Cluster>,
+        third: Option<(Cluster, tokio::runtime::Runtime)>,
+    }
+
+    impl Three {
+        async fn blank() -> Self {
+            let mut listeners = Vec::new();
+            for _ in 0..3 {
+                listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+            }
+            let text = listeners.iter().enumerate().map(|(index, listener)| {
+                format!("n{index}={}@127.0.0.1:{}", listener.local_addr().unwrap(), index + 1)
+            });
+            let slots = text.collect::<Vec<_>>().join(",").parse::<Slots>().unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            drop(listeners.pop());
+            let mut two = Vec::new();
+            for (slot, listener) in (0..).zip(listeners) {
+                two.push(start(&slots, slot, listener, folder.path()).await);
+            }
+            let mut three = Self { slots, folder, two, third: None };
+            three.start_third().await;
+            three
+        }
+
+        async fn start_third(&mut self) {
+            let (slots, folder) = (self.slots.clone(), self.folder.path().to_owned());
+            let started = tokio::task::spawn_blocking(move || {
+                let runtime =
+                    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+                let runtime = runtime.unwrap();
+                let cluster = runtime.block_on(async {
+                    let address = slots.get(2).unwrap().peer.clone();
+                    let listener = loop {
+                        match TcpListener::bind(&address).await {
+                            Ok(listener) => break listener,
+                            Err(_) => sleep(Duration::from_millis(10)).await,
+                        }
+                    };
+                    start(&slots, 2, listener, &folder).await
+                });
+                (cluster, runtime)
+            });
+            self.third = Some(started.await.unwrap());
+        }
+
+        fn end_third(&mut self) {
+            let (cluster, runtime) = self.third.take().unwrap();
+            runtime.shutdown_background();
+            drop(cluster);
+        }
+
+        fn stages(&self) -> Vec<Stage> {
+            let third = self.third.iter().map(|(cluster, _)| cluster);
+            self.two.iter().chain(third).map(|cluster| cluster.standing().borrow().stage).collect()
+        }
+
+        fn init(&self) -> Init {
+            let wait = Duration::from_secs(5);
+            Init { slots: self.slots.clone(), peer: peer_config(), token_floor: 0, new_identity: false, wait }
+        }
+
+        async fn wait_for(&self, stage: Stage) {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while self.stages().iter().any(|other| *other != stage) {
+                assert!(Instant::now() < deadline, "not {stage:?}: {:?}", self.stages());
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_founder_that_ends_before_the_cluster_begins_comes_back_as_one() {
+        let mut three = Three::blank().await;
+        let init = three.init();
+        let candidates = init.find().await.unwrap();
+        let identity = init.agree(&candidates).await.unwrap();
+        three.end_third();
+        three.start_third().await;
+        three.wait_for(Stage::Forming).await;
+        candidates[0].tell(kind::BEGIN, Vec::new()).await.unwrap();
+        three.wait_for(Stage::Member).await;
+        let (third, _) = three.third.as_ref().unwrap();
+        assert_eq!(
+            (third.standing().borrow().identity, third.standing().borrow().node),
+            (Some(identity), Some(3))
+        );
+        three.end_third();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_formation_that_was_not_completed_is_forgotten() {
+        let mut three = Three::blank().await;
+        let init = three.init();
+        init.agree(&init.find().await.unwrap()).await.unwrap();
+        assert!(matches!(init.run().await, Err(InitError::Exists { .. })), "not while it may still begin");
+        three.wait_for(Stage::Broken).await;
+        three.end_third();
+        three.start_third().await;
+        assert_eq!(three.stages().pop(), Some(Stage::Blank), "it may be initialised again");
+        three.end_third();
     }
 }

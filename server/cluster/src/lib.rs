@@ -3,6 +3,9 @@
 //!
 //! This crate alone names a type of openraft.
 
+pub(crate) fn fault(name: &str) -> bool {
+    std::env::var("FAULT").is_ok_and(|f| f == name)
+}
 mod alone;
 mod answering;
 mod calls;
@@ -19,6 +22,7 @@ mod node;
 mod office;
 mod over;
 mod peers;
+mod proposal;
 mod registry;
 mod report;
 mod seats;
@@ -34,7 +38,7 @@ pub use housekeeping::LOG_MEMORY;
 pub use init::{Init, InitError, wall_clock_token};
 pub use marker::StateDirError;
 pub use node::{Cluster, Config, StartError};
-pub use slots::{BadSlots, Slot, Slots};
+pub use slots::{BadSlots, MAX_ADDRESS_BYTES, Slot, Slots, is_address};
 pub use standing::{Leader, Stage, Standing};
 pub use status::{MemberStatus, ROLES, Status};
 pub use timing::Timing;

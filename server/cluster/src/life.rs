@@ -303,7 +303,10 @@ async fn be_a_node(
     // A node that has stopped already is as good.
     let _ = running.raft.shutdown().await;
     running.log.close().await;
-    if gave_up && let Some(data_dir) = inner.data_dir.clone() {
+    if !crate::fault("forget")
+        && gave_up
+        && let Some(data_dir) = inner.data_dir.clone()
+    {
         match spawn_blocking(move || data_dir.forget()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => warn!(%error, "a formation could not be forgotten"),

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver as _;
-use openraft::errors::ClientWriteError;
-use openraft::raft::ClientWriteResult;
 use openraft::{Instant as _, ServerState};
 use ticketing_engine::{Fate, Nanos, Office, Replica, Seq};
 use ticketing_peer::{ClusterId, Party};
@@ -26,11 +24,11 @@ use crate::log::Log;
 use crate::machine::Machine;
 use crate::marker::{Marker, StateDirError};
 use crate::peers::Peers;
-use crate::report::Report;
+use crate::proposal::Proposal;
 use crate::slots::{Slot, Slots};
 use crate::standing::{Stage, Standing};
 use crate::timing::Timing;
-use crate::types::{Applied, Command, Member, NodeId, Raft, Types};
+use crate::types::{Member, NodeId, Raft};
 
 /// What a process of a cluster needs to know.
 #[derive(Clone, Debug)]
@@ -155,7 +153,9 @@ impl Cluster {
         let incarnation = match &opened {
             Some(Opened { identity, .. }) => {
                 standing.stage = Stage::Forming;
-                standing.identity = Some(identity.cluster_id());
+                if !crate::fault("hello") {
+                    standing.identity = Some(identity.cluster_id());
+                }
                 standing.node = Some(identity.node);
                 identity.incarnation
             }
@@ -190,7 +190,8 @@ impl Cluster {
     }
 
     /// Proposes a batch; `told` learns what became of it, exactly once. Batches of an
-    /// office are numbered from 1 without a gap, and proposed in that order.
+    /// office are numbered from 1 without a gap, and applied in that order. As long as
+    /// the office holds, a batch waits for a majority.
     pub async fn propose(
         &self,
         office: Office,
@@ -198,13 +199,8 @@ impl Cluster {
         record: Bytes,
         told: impl FnOnce(Fate) + Send + Sync + 'static,
     ) {
-        let report = Report::to(|result| told(fate(result)));
-        // Without a node the report is dropped here, which says that nobody knows.
-        let Some(running) = self.0.running() else { return };
-        let Office { term, run } = office;
-        let write = running.raft.write(Command::Batch { term, run, seq, record });
-        // If openraft has stopped, it drops the report.
-        let _ = write.with_leader(term).responder(report).await;
+        let proposal = Proposal { inner: Arc::clone(&self.0), office, seq, record, told: Box::new(told) };
+        proposal.send().await;
     }
 
     /// Gives an office up, because a batch of it was refused: what was decided on
@@ -308,24 +304,6 @@ pub(crate) fn random() -> Result<u128, getrandom::Error> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-/// Only what openraft guarantees is taken for certain.
-pub(crate) fn fate(result: Option<ClientWriteResult<Types>>) -> Fate {
-    match result {
-        Some(Ok(done)) => match done.response() {
-            Applied::Done | Applied::Seated(_) => Fate::Applied,
-            Applied::Skipped => Fate::Refused,
-        },
-        // Never appended, which is documented.
-        Some(Err(ClientWriteError::ForwardToLeader(_))) => Fate::Refused,
-        Some(Err(
-            ClientWriteError::LogEntryDiscarded(_)
-            | ClientWriteError::ChangeMembershipError(_)
-            | ClientWriteError::PreconditionFailed(_),
-        ))
-        | None => Fate::Unknown,
-    }
-}
-
 impl Config {
     /// Whoever fills a place, as a member.
     pub(crate) fn member(&self, slot: u8) -> Option<Member> {
@@ -405,7 +383,7 @@ impl Running {
     }
 
     /// The voter that has the most of the log and was heard of last.
-    fn best_heir(&self) -> Option<NodeId> {
+    pub(crate) fn best_heir(&self) -> Option<NodeId> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let replication = metrics.replication.as_ref()?;

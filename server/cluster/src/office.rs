@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tracing::info;
 
-use crate::node::{Inner, Running, fate};
+use crate::node::{Inner, Running};
+use crate::proposal::fate;
 use crate::report::Report;
 use crate::standing::{Leader, Stage};
 use crate::types::Command;

@@ -10,6 +10,7 @@ use ticketing_peer::{CallError, Refusal};
 use tokio::time::sleep;
 use tracing::error;
 
+use crate::calls::Hello;
 use crate::life::hello;
 use crate::node::{Inner, Running};
 use crate::standing::Stage;
@@ -61,9 +62,13 @@ pub(crate) async fn watch(inner: Arc<Inner>, running: Arc<Running>) {
 /// node. (Another node of this cluster there is a replacement that a majority made.)
 async fn has_lost_its_memory(inner: &Inner, running: &Running, node: NodeId) -> bool {
     let Some(member) = running.member(node) else { return false };
-    if let Err(CallError::Refused(Refusal::Retired)) = hello(&running.peers.to(&member, node)).await {
-        running.superseded.notify_one();
-        return false;
+    match hello(&running.peers.to(&member, node)).await {
+        // It may be told so over a connection from before as well as at a new one.
+        Err(CallError::Refused(Refusal::Retired)) | Ok(Hello { retired: true, .. }) => {
+            running.superseded.notify_one();
+            return false;
+        }
+        Ok(_) | Err(_) => {}
     }
     match hello(&inner.strangers.anybody_at(&member.peer)).await {
         Ok(hello) => hello.slot == member.slot && hello.cluster != u128::from_be_bytes(running.identity.0),

@@ -30,11 +30,19 @@ const ALIVE: Duration = Duration::from_secs(1);
 /// A change of the membership that takes longer is looked at anew.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A learner that is no further behind than this many entries has caught up.
-const CAUGHT_UP: u64 = 1000;
+/// A learner that takes no longer for all that is in the log has caught up: it will
+/// not hold up a majority that needs it.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// How long a place may be taken over after an operator has asked for it.
 const TAKEOVER: Duration = Duration::from_secs(600);
+
+/// What a learner is to have before it votes: all that was in the log when the round began.
+struct Round {
+    learner: NodeId,
+    until: u64,
+    began: Instant,
+}
 
 /// What a leader knows of its cluster at a moment.
 struct Look {
@@ -129,7 +137,7 @@ impl Running {
     }
 
     /// Does the next step towards a membership that is the seats; true: something was done.
-    async fn step(&self, slots: &Slots) -> bool {
+    async fn step(&self, slots: &Slots, round: &mut Option<Round>) -> bool {
         let look = self.look();
         if look.leads_in.is_none() || !look.is_settled {
             return false;
@@ -152,7 +160,7 @@ impl Running {
                 let newcomer = [(seat.node, seat.member.clone())].into();
                 return self.change(ChangeMembers::AddNodes(newcomer), &look).await;
             }
-            if self.promote(&seat, voters, &look, slots).await {
+            if self.promote(&seat, voters, &look, slots, round).await {
                 return true;
             }
         }
@@ -160,14 +168,29 @@ impl Running {
     }
 
     /// Gives a learner that has caught up the vote of the node that it follows.
-    async fn promote(&self, seat: &Seat, voters: &BTreeSet<NodeId>, look: &Look, slots: &Slots) -> bool {
+    async fn promote(
+        &self,
+        seat: &Seat,
+        voters: &BTreeSet<NodeId>,
+        look: &Look,
+        slots: &Slots,
+        round: &mut Option<Round>,
+    ) -> bool {
         let name = slots.get(seat.member.slot).map_or("?", |slot| slot.name.as_str());
         let Some(old) = look.voter_of(seat.member.slot) else {
             warn!(name, "no voter fills this place, so nobody can be followed in it");
             return false;
         };
-        let matched = look.matched.iter().find(|(id, _)| *id == seat.node).map_or(0, |(_, index)| *index);
-        if old == self.node || !look.is_alive(self.node, seat.node) || matched + CAUGHT_UP < look.last_index {
+        if !look.is_alive(self.node, seat.node) || !look.has_caught_up(seat.node, round) {
+            return false;
+        }
+        if old == self.node {
+            // Whoever leads next gives the place away.
+            if let Some(heir) = self.best_heir() {
+                info!(name, heir, "this node is replaced, and hands leadership over before");
+                // If the heir is not there yet, it is asked again.
+                let _ = self.raft.trigger().transfer_leader(heir).await;
+            }
             return false;
         }
         let new = voters.iter().copied().filter(|id| *id != old).chain([seat.node]).collect::<BTreeSet<_>>();
@@ -207,6 +230,20 @@ impl Look {
         node == me || self.heard.iter().any(|(id, ago)| *id == node && *ago < ALIVE)
     }
 
+    /// Whether a learner has all that was in the log a moment ago. How much that was does
+    /// not matter, but how long it took.
+    fn has_caught_up(&self, learner: NodeId, round: &mut Option<Round>) -> bool {
+        let matched = self.matched.iter().find(|(id, _)| *id == learner).map_or(0, |(_, index)| *index);
+        match round {
+            _ if matched >= self.last_index => return true,
+            Some(round) if round.learner == learner && matched < round.until => return false,
+            Some(round) if round.learner == learner && round.began.elapsed() < ROUND => return true,
+            _ => {}
+        }
+        *round = Some(Round { learner, until: self.last_index, began: Instant::now() });
+        false
+    }
+
     /// The voter that fills a place.
     fn voter_of(&self, slot: u8) -> Option<NodeId> {
         let mut filling = self.members.iter().filter(|(_, member)| member.slot == slot).map(|(id, _)| *id);
@@ -240,8 +277,9 @@ impl Inner {
 
 /// Runs until it is dropped.
 pub(crate) async fn keep(inner: Arc<Inner>, running: Arc<Running>) {
+    let mut round = None;
     loop {
-        if !running.step(&inner.config.slots).await {
+        if !running.step(&inner.config.slots, &mut round).await {
             tokio::select! {
                 () = running.seats_changed.notified() => {}
                 () = sleep(INTERVAL) => {}

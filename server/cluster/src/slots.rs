@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
+
+/// The most bytes of an address: with it a greeting that names it is never too long.
+pub const MAX_ADDRESS_BYTES: usize = 128;
 
 /// One configured place: it stays, whichever process fills it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +73,7 @@ impl Slots {
         }
         let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for Slot { name, peer, client } in &slots {
-            let legal = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
-            if name.is_empty() || name.len() > 32 || !name.chars().all(legal) {
+            if name.is_empty() || name.len() > 32 || !name.chars().all(is_part_of_a_name) {
                 return Err(BadSlots::Name(name.clone()));
             }
             if !names.insert(name) {
@@ -134,15 +137,29 @@ impl Slots {
     }
 }
 
-/// `host:port`; an IPv6 host stands in brackets.
-fn is_address(text: &str) -> bool {
+/// Whether clients and nodes can be told this address: `host:port`, an IPv6
+/// address in brackets.
+///
+/// ```
+/// use ticketing_cluster::is_address;
+///
+/// assert!(is_address("locks.example:5225") && is_address("[::1]:5225"));
+/// assert!(!is_address("http://locks.example:5225") && !is_address("::1:5225"));
+/// ```
+#[must_use]
+pub fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let host_is_good = match host.strip_prefix('[') {
-        Some(rest) => rest.ends_with(']') && rest.len() > 1,
-        None => !host.is_empty() && !host.contains(':'),
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match bracketed {
+        Some(host) => host.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(is_part_of_a_name),
     };
-    let clean = text.chars().all(|char| char.is_ascii_graphic());
-    host_is_good && clean && text.len() <= 128 && port.parse::<u16>().is_ok_and(|port| port != 0)
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_host && digits && text.len() <= MAX_ADDRESS_BYTES && port.parse::<u16>().is_ok_and(|port| port != 0)
+}
+
+fn is_part_of_a_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.')
 }
 
 impl FromStr for Slots {

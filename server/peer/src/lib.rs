@@ -58,6 +58,7 @@ mod answering;
 mod asking;
 mod config;
 mod dialler;
+mod files;
 mod frame;
 mod handshake;
 mod identity;
@@ -72,6 +73,7 @@ mod socket;
 mod tls;
 
 pub use config::{Config, Limits};
+pub use files::{FileError, SECRET_BYTES, read_certificates, read_file, read_private_key};
 pub use identity::{ClusterId, Link, Party};
 pub use peer::{CallError, CallResult, Peer, PendingCall};
 pub use refusal::{Refusal, VERSION};

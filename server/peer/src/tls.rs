@@ -5,12 +5,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_platform_verifier::BuilderVerifierExt as _;
+
+use crate::files::{FileError, read_certificates, read_private_key};
 
 /// The files that a node's TLS is made of, all of them PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,18 +55,8 @@ pub(crate) struct Ends {
 #[derive(Debug, thiserror::Error)]
 pub enum PeerTlsError {
     /// A file cannot be read as what it should be.
-    #[error("{}: no {what} could be read from it: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What it should hold.
-        what: &'static str,
-        /// What is wrong.
-        source: pem::Error,
-    },
-    /// No certificate at all.
-    #[error("{}: there is no certificate (BEGIN CERTIFICATE) in it", .0.display())]
-    NoCertificate(PathBuf),
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Certificate and key do not belong together, or are of a kind that is not known.
     #[error("{} and {}: {source}", cert.display(), key.display())]
     Pair {
@@ -124,8 +115,8 @@ pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
 
 fn read(files: &PeerTlsFiles) -> Result<Ends, PeerTlsError> {
     let PeerTlsFiles { cert, key, ca } = files;
-    let chain = certificates(cert, "certificate chain (PEM)")?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(file(key, "private key (PEM)"))?;
+    let chain = read_certificates(cert, "certificate chain (PEM)")?;
+    let private = read_private_key(key)?;
     let pair = |source| PeerTlsError::Pair { cert: cert.clone(), key: key.clone(), source };
     let provider = Arc::new(ring::default_provider());
     let roots = ca.as_deref().map(|ca| roots(ca, &provider)).transpose()?;
@@ -161,7 +152,7 @@ struct Roots {
 fn roots(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Roots, PeerTlsError> {
     let bad = |problem| PeerTlsError::Ca { path: path.to_owned(), problem };
     let mut all = RootCertStore::empty();
-    for certificate in certificates(path, "CA certificate (PEM)")? {
+    for certificate in read_certificates(path, "CA certificate (PEM)")? {
         all.add(certificate).map_err(|error| bad(error.to_string()))?;
     }
     let all = Arc::new(all);
@@ -169,16 +160,4 @@ fn roots(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Roots, PeerTlsEr
         .build()
         .map_err(|error| bad(error.to_string()))?;
     Ok(Roots { all, clients })
-}
-
-fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, PeerTlsError> {
-    let chain = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(file(path, what))?;
-    if chain.is_empty() { Err(PeerTlsError::NoCertificate(path.to_owned())) } else { Ok(chain) }
-}
-
-fn file(path: &Path, what: &'static str) -> impl FnOnce(pem::Error) -> PeerTlsError + use<> {
-    let path = path.to_owned();
-    move |source| PeerTlsError::File { path, what, source }
 }

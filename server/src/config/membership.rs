@@ -4,9 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ticketing_cluster::Slots;
-use ticketing_peer::{Limits, PeerTls, PeerTlsError, PeerTlsFiles, Secret, SecretTooShort};
+use ticketing_peer::{
+    Limits, PeerTls, PeerTlsError, PeerTlsFiles, SECRET_BYTES, Secret, SecretTooShort, read_file,
+};
 
 use super::{ConfigError, Options, PEER_SECRET_VARIABLE};
+use crate::files::{Unread, beside};
 
 /// A node's place in a cluster, and how it talks to the others.
 #[derive(Clone, Debug)]
@@ -61,6 +64,9 @@ pub enum PeerConfigError {
     /// A certificate.
     #[error(transparent)]
     Tls(#[from] PeerTlsError),
+    /// Nothing came of reading.
+    #[error("the secret or the certificates of the peers: {0}")]
+    Unread(#[from] Unread),
 }
 
 impl Membership {
@@ -141,12 +147,17 @@ impl PeerFiles {
     ///
     /// # Errors
     /// [`PeerConfigError`] names the file.
-    pub fn load(&self) -> Result<ticketing_peer::Config, PeerConfigError> {
+    pub async fn load(&self) -> Result<ticketing_peer::Config, PeerConfigError> {
+        let files = self.clone();
+        beside(move || files.read()).await?
+    }
+
+    fn read(&self) -> Result<ticketing_peer::Config, PeerConfigError> {
         let secret = match &self.secret {
             PeerSecret::Environment(secret) => secret.clone(),
             PeerSecret::File(path) => {
                 let wrong = |problem: String| PeerConfigError::Secret { path: path.clone(), problem };
-                let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+                let bytes = read_file(path, SECRET_BYTES).map_err(|error| wrong(error.to_string()))?;
                 Secret::new(bytes.trim_ascii_end())
                     .map_err(|short: SecretTooShort| wrong(short.to_string()))?
             }

@@ -18,6 +18,8 @@ pub use membership::{Membership, PeerConfigError, PeerFiles, PeerSecret};
 pub use options::{Invocation, LogFormat, LogLevel, Options, command, invocation};
 pub use page::settings_page;
 
+use ticketing_cluster::{MAX_ADDRESS_BYTES, is_address};
+
 use crate::auth::{BadToken, ClientTokens};
 
 /// The one setting that has no flag, so that no process list shows it.
@@ -50,8 +52,8 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// The most bytes of an advertised address: with it a greeting is never too long.
-const MAX_ADVERTISED_BYTES: usize = 140;
+/// More could not even be started on many machines.
+const MAX_THREADS: u16 = 1024;
 
 /// What the server is told to do.
 #[derive(Clone, Debug)]
@@ -150,8 +152,8 @@ pub enum ConfigError {
     OpenAdmin(SocketAddr),
     /// The advertised address.
     #[error(
-        "--advertise {0:?} is no address that clients could be told: it must be HOST:PORT, in ASCII without \
-         spaces and semicolons, of at most {MAX_ADVERTISED_BYTES} bytes"
+        "--advertise {0:?} is no address that clients could be told: it must be HOST:PORT of at most \
+         {MAX_ADDRESS_BYTES} bytes, with a name, an IPv4 address, or an IPv6 address in brackets"
     )]
     Advertise(String),
     /// The list of all nodes.
@@ -177,6 +179,9 @@ pub enum ConfigError {
     /// A limit that leaves nothing.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
+    /// More threads than any machine has a use for.
+    #[error("--threads {0}: at most {MAX_THREADS} make sense, one for each processor")]
+    Threads(u16),
 }
 
 impl Config {
@@ -237,7 +242,13 @@ impl Config {
             admin: options.admin,
             log_format: options.log_format.unwrap_or(LogFormat::Text),
             log_level: options.log_level.unwrap_or(LogLevel::Info),
-            threads: options.threads.and_then(NonZeroU16::new).ok_or(ConfigError::Zero("threads"))?,
+            threads: match options.threads.and_then(NonZeroU16::new) {
+                None => return Err(ConfigError::Zero("threads")),
+                Some(threads) if threads.get() > MAX_THREADS => {
+                    return Err(ConfigError::Threads(threads.get()));
+                }
+                Some(threads) => threads,
+            },
             limits,
         };
         let no_auth = options.insecure_no_auth == Some(true);
@@ -263,11 +274,7 @@ impl Config {
 }
 
 fn advertised(address: String) -> Result<String, ConfigError> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    let legal = address.len() <= MAX_ADVERTISED_BYTES
-        && address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';')
-        && port.is_some_and(|(_, port)| port.parse::<NonZeroU16>().is_ok());
-    if legal { Ok(address) } else { Err(ConfigError::Advertise(address)) }
+    if is_address(&address) { Ok(address) } else { Err(ConfigError::Advertise(address)) }
 }
 
 #[cfg(test)]

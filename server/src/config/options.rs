@@ -1,5 +1,7 @@
 //! Every setting, as it is written: flag, environment variable, line of a file.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::command::{Command, Operation, Page};
 use super::{Config, ConfigError, Secrets};
+
+/// Longer than any file of settings.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -209,7 +214,7 @@ pub struct Options {
     /// The least important lines that are logged: error, warn, info, debug or trace
     #[arg(long, env = "TICKETING_LOG_LEVEL", value_enum, hide_possible_values = true, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
-    /// Threads that serve connections; one is best until TLS or the number of clients fills it
+    /// Threads that serve connections, at most 1024; one is best until TLS or the number of clients fills it
     #[arg(long, env = "TICKETING_THREADS", value_name = "N")]
     pub threads: Option<u16>,
 
@@ -295,13 +300,19 @@ impl Options {
         }
     }
 
-    /// Reads a file of settings.
+    /// Reads a file of settings, which may be a pipe.
     ///
     /// # Errors
     /// [`ConfigError::File`] with the name of the file and, where it can be read, the line.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let wrong = |problem: String| ConfigError::File { path: path.to_owned(), problem };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+        match read {
+            Ok(bytes) if bytes as u64 == MAX_FILE_BYTES => return Err(wrong("it is too long".to_owned())),
+            Ok(_) => {}
+            Err(error) => return Err(wrong(error.to_string())),
+        }
         toml::from_str(&text).map_err(|error| wrong(error.to_string()))
     }
 

@@ -153,8 +153,24 @@ fn an_advertised_address_can_be_told_to_clients() {
     for good in ["locks.example.com:5225", "[::1]:5225", "10.0.0.1:1"] {
         assert!(Config::new(advertise(good), secrets(None)).is_ok(), "{good}");
     }
-    let long = format!("{}:1", "h".repeat(139));
-    for bad in ["host", ":1", "host:0", "host:99999", "two words:1", "a;b:1", "hôte:1", "", &long] {
+    let long = format!("{}:1", "h".repeat(127));
+    for bad in [
+        "host",
+        ":1",
+        "host:0",
+        "host:99999",
+        "host:+1",
+        "two words:1",
+        "a;b:1",
+        "hôte:1",
+        "",
+        "::1:5225",
+        "[::1:5225",
+        "[host]:1",
+        "http://x:5225",
+        "http://[::1]:5225",
+        &long,
+    ] {
         assert!(refused(advertise(bad), None).contains("HOST:PORT"), "{bad}");
     }
 }
@@ -165,6 +181,11 @@ fn a_limit_of_zero_is_refused() {
     assert_eq!(refused(none, None), "--max-waiters must be at least 1");
     let none = Options { threads: Some(0), ..Options::default() };
     assert_eq!(refused(none, None), "--threads must be at least 1");
+    for many in [1025, u16::MAX] {
+        let many = Options { threads: Some(many), ..Options::default() };
+        assert!(refused(many, None).contains("at most 1024"));
+    }
+    assert!(Config::new(Options { threads: Some(1024), ..Options::default() }, secrets(None)).is_ok());
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(crate) async fn run(operation: Operation) -> Result<String, String> {
     match operation {
         Operation::Init(founding) => {
             let Founding { slots, peer, new_identity, token_floor, wait } = *founding;
-            let peer = peer.load().map_err(|error| error.to_string())?;
+            let peer = peer.load().await.map_err(|error| error.to_string())?;
             let init = Init { slots, peer, token_floor, new_identity, wait };
             let identity = init.run().await.map_err(|error| error.to_string())?;
             Ok(format!("initialised cluster {identity}\n"))

@@ -1,5 +1,9 @@
 //! The admin pages.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until};
 
 #[test]
@@ -76,4 +80,23 @@ fn the_status_is_json() {
 fn they_are_off_unless_asked_for() {
     let server = Server::start(&[]);
     assert!(!server.log().contains("admin="), "{}", server.log());
+}
+
+#[test]
+fn whoever_stalls_does_not_keep_the_others_out() {
+    let server = Server::builder().admin().start();
+    let connect = || TcpStream::connect(server.admin_addr()).unwrap();
+    for request in ["", "GET /healthz HTTP/1.1\r\nhost: ", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"] {
+        let stalled = (0..200).map(|_| {
+            let mut stalled = connect();
+            // It may have been cut already.
+            let _ = stalled.write_all(request.as_bytes());
+            stalled
+        });
+        let stalled = stalled.collect::<Vec<_>>();
+        let start = Instant::now();
+        assert_eq!(server.admin_get("/healthz").0, 200);
+        assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+        drop(stalled);
+    }
 }

@@ -69,6 +69,9 @@ fn a_leader_that_is_told_to_stop_hands_over_and_refuses_its_waiters() {
 fn a_blank_node_serves_nobody() {
     let cluster = Cluster::blank(3, false);
     let mut raw = Raw::connect(cluster.node(0).addr());
+    let nonce = raw.read_greeting();
+    assert!(!raw.greeting().contains("domain"), "{}", raw.greeting());
+    raw.send(format!("{}\n", ticketing_protocol::handshake::digest(b"", &nonce)));
     raw.expect_error("not_active");
     assert_eq!(cluster.node(0).admin_get("/readyz").0, 503);
     assert_eq!(cluster.node(0).admin_get("/healthz").0, 200);

@@ -4,6 +4,7 @@
 mod admin;
 mod bounds;
 mod cluster;
+mod log;
 mod restart;
 mod rotation;
 mod settings;

@@ -232,6 +232,12 @@ impl Cluster<'_> {
         self.run(Host(0), &[&all[..], args].concat())
     }
 
+    /// Where the node on a host serves its admin pages, for processes on that host.
+    #[must_use]
+    pub fn admin(&self, of: Host) -> String {
+        self.server(of).admin_addr().to_string()
+    }
+
     /// Lets another process take the place of the node on a host; whether that was
     /// allowed, and what was said.
     ///
@@ -239,8 +245,7 @@ impl Cluster<'_> {
     /// If the command cannot be started.
     #[must_use]
     pub fn try_replace(&self, host: Host) -> (bool, String) {
-        let admin = self.server(host).admin_addr().to_string();
-        self.run(host, &["replace", &self.slots[host.0], "--admin", &admin])
+        self.run(host, &["replace", &self.slots[host.0], "--admin", &self.admin(host)])
     }
 
     /// Runs a subcommand of the server on a host; whether it succeeded, and what it said.
@@ -383,8 +388,7 @@ impl Cluster<'_> {
     #[track_caller]
     pub fn wait_whole(&self) {
         self.wait("a vote for every process", |statuses| {
-            let nodes: Option<Vec<u64>> =
-                statuses.iter().map(|status| status.as_ref()?.node).collect();
+            let nodes: Option<Vec<u64>> = statuses.iter().map(|status| status.as_ref()?.node).collect();
             let Some(mut nodes) = nodes else { return false };
             nodes.sort_unstable();
             statuses.iter().flatten().all(|status| {

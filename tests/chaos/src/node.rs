@@ -1,6 +1,7 @@
 //! A server process that comes and goes.
 
 use std::net::SocketAddr;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use ticketing_test_support::{Server, ServerBuilder, Signal};
@@ -39,6 +40,19 @@ impl Node {
     pub fn start(&mut self) {
         assert!(self.server.is_none(), "it runs already");
         self.server = Some(self.builder.start());
+    }
+
+    /// Starts a process that may end at once.
+    ///
+    /// # Errors
+    /// Its exit status and its log, if it ends before it listens.
+    ///
+    /// # Panics
+    /// If one runs already, or it neither listens nor ends.
+    pub fn try_start(&mut self) -> Result<(), (ExitStatus, String)> {
+        assert!(self.server.is_none(), "it runs already");
+        self.server = Some(self.builder.try_start()?);
+        Ok(())
     }
 
     /// Kills the process, at whatever it is.

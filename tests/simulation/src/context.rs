@@ -6,6 +6,7 @@ use crate::ledger::Ledger;
 use crate::network::Network;
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::record::Record;
 use crate::time::Time;
 use crate::trace::{Line, Trace};
 
@@ -19,6 +20,7 @@ pub(crate) struct Context {
     pub(crate) network: Network,
     pub(crate) members: Members,
     pub(crate) ledger: Ledger,
+    pub(crate) record: Record,
     pub(crate) trace: Trace,
     /// Faults have ended.
     pub(crate) calm: bool,

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use ticketing_engine::{Fate, Office, Seq};
 
 use crate::cluster::{Command, Message};
-use crate::faults::Repair;
 use crate::network::Side;
+use crate::repair::Repair;
 use crate::time::Time;
 
 #[derive(Debug)]

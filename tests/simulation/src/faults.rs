@@ -1,28 +1,14 @@
-//! What goes wrong in a run, and how it is mended.
+//! What goes wrong in a run.
 
 use crate::cluster;
 use crate::context::Context;
 use crate::events::WorldEvent;
+use crate::mutant::Mutant;
 use crate::network::{Endpoint, Side};
+use crate::repair::Repair;
 use crate::time::{MILLISECOND, MINUTE, SECOND, Time};
 use crate::trace::Line;
 use crate::world::World;
-
-/// How a fault ends.
-#[derive(Debug)]
-pub(crate) enum Repair {
-    Heal(Vec<(Endpoint, Endpoint)>),
-    /// A process of this life goes on.
-    Resume(Endpoint, u32),
-    Start(Endpoint),
-    /// A client ends, and begins anew.
-    End(Endpoint),
-    Speed(Endpoint),
-    Accept,
-    /// A server that drains hands over, and then ends.
-    HandOver(u8, u32),
-    Stop(u8, u32),
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -68,7 +54,7 @@ const FAULTS: [(u32, Fault); 17] = [
 type Ways = Vec<(Endpoint, Endpoint)>;
 
 /// Both ways between two groups.
-fn between(some: &[Endpoint], others: &[Endpoint]) -> Ways {
+pub(crate) fn between(some: &[Endpoint], others: &[Endpoint]) -> Ways {
     let pairs = some.iter().flat_map(|&one| others.iter().map(move |&other| (one, other)));
     pairs.filter(|(one, other)| one != other).flat_map(|(one, other)| [(one, other), (other, one)]).collect()
 }
@@ -82,7 +68,10 @@ impl World {
         self.ctx.ledger.count.faults += 1;
         let pause = self.ctx.random.around(self.ctx.plan.fault_pause);
         self.ctx.world_in(pause, WorldEvent::Fault);
-        if self.ctx.plan.loses_majority && self.ctx.now > self.ctx.plan.faulty_for / 2 && !self.ctx.ledger.is_over {
+        if self.ctx.plan.loses_majority
+            && self.ctx.now > self.ctx.plan.faulty_for / 2
+            && !self.ctx.ledger.is_over
+        {
             return self.lose_majority();
         }
         if let Some(fault) = self.ctx.random.weighted(&FAULTS) {
@@ -151,7 +140,9 @@ impl World {
             Fault::Refusals => {
                 self.ctx.refusal = if self.ctx.random.chance(0.2) { 0.6 } else { 0.1 };
                 self.ctx.note(Line::Refusing(true));
-                self.repair_in(MINUTE, Repair::Accept);
+                self.repair_in(20 * SECOND, Repair::Accept);
+                // What follows a batch that is refused shows only where something does.
+                self.inflict(Fault::Burst);
             }
             Fault::BreakConnections => self.break_connections(),
             Fault::KillClient => {
@@ -179,15 +170,15 @@ impl World {
         u8::try_from(self.ctx.random.index(self.clients.len())).unwrap_or(0)
     }
 
-    fn nodes(&self) -> Vec<Endpoint> {
+    pub(crate) fn nodes(&self) -> Vec<Endpoint> {
         (0..self.ctx.plan.nodes).map(Endpoint::Node).collect()
     }
 
-    fn clients(&self) -> Vec<Endpoint> {
+    pub(crate) fn clients(&self) -> Vec<Endpoint> {
         (0..self.ctx.plan.clients).map(Endpoint::Client).collect()
     }
 
-    fn repair_in(&mut self, mean: Time, repair: Repair) {
+    pub(crate) fn repair_in(&mut self, mean: Time, repair: Repair) {
         let pause = 10 * MILLISECOND + self.ctx.random.around(mean);
         self.ctx.world_in(pause, WorldEvent::Repair(repair));
     }
@@ -216,14 +207,14 @@ impl World {
     }
 
     /// Whether a node can end, and the cluster not end with it.
-    fn may_end(&self, slot: u8) -> bool {
+    pub(crate) fn may_end(&self, slot: u8) -> bool {
         let Some(node) = self.nodes.get(usize::from(slot)).filter(|node| node.is_up()) else { return false };
         let forgets = !self.ctx.plan.durable && self.ctx.members.is_voter(node.id);
         !forgets || self.remembering() > self.ctx.members.majority()
     }
 
     /// A node ends, unless the cluster would end with it.
-    fn kill_node(&mut self, slot: u8) {
+    pub(crate) fn kill_node(&mut self, slot: u8) {
         if !self.may_end(slot) {
             return;
         }
@@ -286,7 +277,9 @@ impl World {
     fn pause(&mut self, endpoint: Endpoint) {
         let life = match endpoint {
             Endpoint::Node(slot) => {
-                let Some(node) = self.nodes.get_mut(usize::from(slot)).filter(|node| node.runs()) else { return };
+                let Some(node) = self.nodes.get_mut(usize::from(slot)).filter(|node| node.runs()) else {
+                    return;
+                };
                 node.pause(&self.ctx, true);
                 node.life
             }
@@ -302,28 +295,6 @@ impl World {
         // Some clients never go on.
         let ends = matches!(endpoint, Endpoint::Client(_)) && self.ctx.random.chance(0.3);
         self.repair_in(mean, if ends { Repair::End(endpoint) } else { Repair::Resume(endpoint, life) });
-        self.something_changed();
-    }
-
-    fn resume(&mut self, endpoint: Endpoint, life: u32) {
-        let deferred = match endpoint {
-            Endpoint::Node(slot) => {
-                let node = self.nodes.get_mut(usize::from(slot));
-                let Some(node) = node.filter(|node| node.paused && node.life == life) else { return };
-                node.pause(&self.ctx, false);
-                std::mem::take(&mut node.deferred)
-            }
-            Endpoint::Client(number) => {
-                let client = self.clients.get_mut(usize::from(number));
-                let Some(client) = client.filter(|client| client.paused && client.life == life) else { return };
-                client.paused = false;
-                std::mem::take(&mut client.deferred)
-            }
-        };
-        self.ctx.note(Line::Resumed(endpoint));
-        for event in deferred {
-            self.ctx.queue.push(self.ctx.now, event);
-        }
         self.something_changed();
     }
 
@@ -351,98 +322,9 @@ impl World {
             self.repair_in(SECOND, Repair::Start(Endpoint::Node(slot)));
         }
         self.ctx.ledger.is_over = true;
-    }
-
-    pub(crate) fn repair(&mut self, repair: Repair) {
-        match repair {
-            Repair::Heal(ways) => {
-                let Context { now, queue, random, network, .. } = &mut self.ctx;
-                network.heal(*now, queue, random, &ways);
-                self.ctx.note(Line::Healed(ways));
-                self.something_changed();
-            }
-            Repair::Resume(endpoint, life) => self.resume(endpoint, life),
-            Repair::Start(endpoint) => self.start(endpoint),
-            Repair::End(endpoint) => {
-                if let Endpoint::Client(number) = endpoint
-                    && !self.ctx.calm
-                {
-                    self.end_client(number, false);
-                    self.repair_in(SECOND, Repair::Start(endpoint));
-                }
-            }
-            Repair::Speed(endpoint) => {
-                self.ctx.network.slow_down(endpoint, 0);
-                self.ctx.note(Line::Slow(endpoint, 0));
-            }
-            Repair::Accept => {
-                self.ctx.refusal = 0.0;
-                self.ctx.note(Line::Refusing(false));
-            }
-            Repair::HandOver(slot, life) => {
-                let leads = |node: &crate::server::Node| node.life == life && node.raft.leading.is_some();
-                if self.nodes.get(usize::from(slot)).is_some_and(leads) {
-                    cluster::elect(&mut self.ctx, &mut self.nodes);
-                }
-            }
-            Repair::Stop(slot, life) => {
-                if !self.nodes.get(usize::from(slot)).is_some_and(|node| node.life == life) {
-                    return;
-                }
-                if self.may_end(slot) {
-                    self.kill_node(slot);
-                } else {
-                    self.ctx.world_in(SECOND, WorldEvent::Repair(Repair::Stop(slot, life)));
-                }
-            }
+        if self.ctx.plan.is(Mutant::SurvivorsGoOn) {
+            let lives = |voter: &u64| self.nodes.iter().any(|node| node.is_up() && node.id == *voter);
+            self.ctx.members.voters.retain(lives);
         }
-    }
-
-    fn start(&mut self, endpoint: Endpoint) {
-        match endpoint {
-            Endpoint::Node(slot) => {
-                let Some(node) = self.nodes.get_mut(usize::from(slot)).filter(|node| !node.is_up()) else { return };
-                node.begin(&mut self.ctx);
-                let id = node.id;
-                self.ctx.note(Line::Up(endpoint, id));
-                if id == 0 {
-                    self.ctx.world_in(100 * MILLISECOND, WorldEvent::Join(slot));
-                }
-                self.something_changed();
-            }
-            Endpoint::Client(number) => {
-                let Some(client) = self.clients.get_mut(usize::from(number)).filter(|it| !it.up) else { return };
-                client.begin(&mut self.ctx);
-                self.ctx.note(Line::Up(endpoint, 0));
-            }
-        }
-    }
-
-    /// The last fault was the last one: what is broken is mended now.
-    pub(crate) fn calm_down(&mut self) {
-        self.ctx.calm = true;
-        self.ctx.burst = false;
-        self.ctx.refusal = 0.0;
-        self.ctx.note(Line::Calm);
-        for endpoint in self.nodes().into_iter().chain(self.clients()) {
-            self.ctx.network.slow_down(endpoint, 0);
-            let life = match endpoint {
-                Endpoint::Node(slot) => self.nodes.get(usize::from(slot)).map(|node| node.life),
-                Endpoint::Client(number) => self.clients.get(usize::from(number)).map(|it| it.life),
-            };
-            let life = life.unwrap_or(0);
-            self.resume(endpoint, life);
-            if let Endpoint::Node(slot) = endpoint
-                && self.nodes.get(usize::from(slot)).is_some_and(|node| node.server.draining)
-            {
-                self.ctx.world_in(SECOND, WorldEvent::Repair(Repair::Stop(slot, life)));
-            }
-            self.start(endpoint);
-        }
-        let ways = between(&self.nodes(), &self.nodes());
-        let ways = [ways, between(&self.nodes(), &self.clients())].concat();
-        let Context { now, queue, random, network, .. } = &mut self.ctx;
-        network.mend(*now, queue, random, &ways);
-        self.something_changed();
     }
 }

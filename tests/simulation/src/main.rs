@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use ticketing_simulation::{Campaign, Failure, Mutant, campaign, run};
+use ticketing_simulation::{Campaign, Failure, Mutant, campaign, replay};
 
 /// Simulates clusters under faults: the real engine, replica and client session
 /// over an abstract log and network.
@@ -19,6 +19,9 @@ struct Options {
     /// Run this seed alone.
     #[arg(long)]
     seed: Option<u64>,
+    /// With a seed: show so many lines of what happened before the end.
+    #[arg(long, default_value_t = 50)]
+    lines: usize,
     /// Put a fault in, to see it caught.
     #[arg(long)]
     mutant: Option<Mutant>,
@@ -32,12 +35,13 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let failure = match options.seed {
         Some(seed) => {
-            let outcome = run(seed, options.mutant);
+            let outcome = replay(seed, options.mutant, options.lines);
             println!("digest {:016x}, {} events: {:?}", outcome.digest, outcome.events, outcome.count);
             outcome.broken.is_some().then_some(Failure { seed, mutant: options.mutant, outcome })
         }
         None => {
-            let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+            let threads =
+                options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
             let simulated = Duration::from_secs_f64(options.hours.max(0.0) * 3600.0);
             let all: Campaign =
                 campaign(options.first, threads.unwrap_or(1), simulated, Duration::MAX, options.mutant);

@@ -49,6 +49,8 @@ mutants! {
     SnapshotWithoutElapsed = "snapshot-without-elapsed",
     /// A snapshot is written by a clock that is not that of the table.
     SnapshotClockAhead = "snapshot-clock-ahead",
+    /// When a majority has lost its memory, the others go on without it.
+    SurvivorsGoOn = "survivors-go-on",
     /// A node that lost its memory votes under the id that it had.
     BlankUnderOldId = "blank-under-old-id",
     /// A vote is given without a look at the log of the candidate.
@@ -59,12 +61,16 @@ mutants! {
     ForgetsUndelivered = "forgets-undelivered",
     /// A node that lost its office goes on as if it had not heard.
     DeafToDeposition = "deaf-to-deposition",
+    /// A server asks for an office once in a term, and not again.
+    OneOfficeATerm = "one-office-a-term",
     /// An acquire of which a byte was sent is sent again.
     SendsAgain = "sends-again",
     /// The client counts a lease from the moment at which the grant came.
     CountsFromAnswer = "counts-from-answer",
     /// The client's clock drifts more than the margin allows for.
     DriftBeyondMargin = "drift-beyond-margin",
+    /// A holder goes on acting while it gives the lock back.
+    ActsAfterRelease = "acts-after-release",
     /// A grant that comes after its caller has gone is thrown away.
     KeepsLateGrant = "keeps-late-grant",
 }

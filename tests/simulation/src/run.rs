@@ -23,14 +23,23 @@ pub struct Outcome {
     pub count: Count,
     /// The rule that was broken first.
     pub broken: Option<Broken>,
-    /// What happened last, if a rule was broken.
+    /// What happened last.
     pub trace: Vec<String>,
 }
+
+/// As many lines of what happened as a failure shows.
+const LINES: usize = 50;
 
 /// Runs one seed: the same seed is the same run, on every machine.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
-    World::new(seed, mutant).run()
+    replay(seed, mutant, LINES)
+}
+
+/// Runs one seed and keeps so many lines of what happened last.
+#[must_use]
+pub fn replay(seed: u64, mutant: Option<Mutant>, lines: usize) -> Outcome {
+    World::new(seed, mutant, lines).run()
 }
 
 /// A run that broke a rule.
@@ -111,7 +120,7 @@ impl Campaign {
         }
     }
 
-    /// Simulated hours in an hour... of a second of real time.
+    /// Simulated hours in a second of real time.
     #[must_use]
     pub fn hours_a_second(&self) -> f64 {
         self.simulated.as_secs_f64() / 3600.0 / self.took.as_secs_f64().max(f64::EPSILON)
@@ -128,7 +137,10 @@ impl fmt::Display for Campaign {
         write!(f, "{asked} acquires: {granted} granted, {timed_out} timed out, {busy} busy, ")?;
         writeln!(f, "{uncertain} indeterminate, {verified} cleared up by verify")?;
         let Count { committed, skipped, handed_off, expired, .. } = self.count;
-        write!(f, "{committed} entries ({skipped} skipped), {handed_off} hand-offs, {expired} leases ran out; ")?;
+        write!(
+            f,
+            "{committed} entries ({skipped} skipped), {handed_off} hand-offs, {expired} leases ran out; "
+        )?;
         let Count { faults, offices, snapshots, replaced, .. } = self.count;
         write!(f, "{faults} faults, {offices} offices, {snapshots} snapshots, {replaced} voters replaced")
     }

@@ -10,9 +10,6 @@ use ticketing_engine::{Fate, Office, Seq};
 use crate::network::Endpoint;
 use crate::time::{SECOND, Time};
 
-/// As many lines as a failure shows.
-const LINES: usize = 50;
-
 /// One thing that happened and that somebody who looks for a fault wants to know.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Line {
@@ -91,7 +88,9 @@ impl fmt::Display for Line {
             Self::Broken { conn, client, slot } => {
                 write!(f, "connection {conn} of client {client} and node {slot} breaks")
             }
-            Self::Refusing(on) => write!(f, "leaders {} writes", if *on { "refuse some" } else { "take all" }),
+            Self::Refusing(on) => {
+                write!(f, "leaders {} writes", if *on { "refuse some" } else { "take all" })
+            }
             Self::Burst(on) => write!(f, "clients are {}", if *on { "in haste" } else { "at ease" }),
             Self::Calm => f.write_str("no more faults"),
             Self::Elected { node, slot, term, last } => {
@@ -104,7 +103,9 @@ impl fmt::Display for Line {
             Self::InOffice { slot, office, held } => write!(f, "node {slot}: {office} begins, {held} held"),
             Self::OutOfOffice { slot, office } => write!(f, "node {slot}: {office} ends"),
             Self::Committed { index, term, what } => write!(f, "entry {index} of term {term}: {what}"),
-            Self::Fate { slot, office, seq, fate } => write!(f, "node {slot}: {office} batch {seq}: {fate:?}"),
+            Self::Fate { slot, office, seq, fate } => {
+                write!(f, "node {slot}: {office} batch {seq}: {fate:?}")
+            }
             Self::Asked { client, owner, key, wait, lease } => {
                 write!(f, "client {client}: {owner:x} asks for {key}, wait {wait}, lease {lease}")
             }
@@ -118,22 +119,29 @@ impl fmt::Display for Line {
             }
             Self::Releases { client, token } => write!(f, "client {client}: gives {token} back"),
             Self::Released { client, token, how } => write!(f, "client {client}: {token} {how}"),
-            Self::Lost { client, slot, why } => write!(f, "client {client}: session to node {slot} over: {why}"),
+            Self::Lost { client, slot, why } => {
+                write!(f, "client {client}: session to node {slot} over: {why}")
+            }
         }
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Trace {
     lines: VecDeque<(Time, Line)>,
+    most: usize,
     digest: DefaultHasher,
 }
 
 impl Trace {
+    /// One that keeps so many lines.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { lines: VecDeque::new(), most: most.max(1), digest: DefaultHasher::new() }
+    }
+
     pub(crate) fn note(&mut self, now: Time, line: Line) {
-        if std::env::var_os("DBG").is_some() { eprintln!("{}  {line}", At(now)); }
         (now, &line).hash(&mut self.digest);
-        if self.lines.len() == LINES {
+        if self.lines.len() == self.most {
             self.lines.pop_front();
         }
         self.lines.push_back((now, line));

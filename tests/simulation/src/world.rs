@@ -9,6 +9,7 @@ use crate::mutant::Mutant;
 use crate::network::{Arrival, Endpoint, Network, Side};
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::record::Record;
 use crate::run::Outcome;
 use crate::server::Node;
 use crate::time::{MILLISECOND, MINUTE, SECOND, Time};
@@ -32,7 +33,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
+    pub(crate) fn new(seed: u64, mutant: Option<Mutant>, lines: usize) -> Self {
         let mut random = Random::new(seed);
         let plan = Plan::draw(&mut random, mutant);
         let network = Network::new(plan.nodes, plan.clients, plan.delay, plan.buffers);
@@ -43,7 +44,8 @@ impl World {
             network,
             members: Members::new(plan.nodes),
             ledger: Ledger::default(),
-            trace: Trace::default(),
+            record: Record::default(),
+            trace: Trace::new(lines),
             calm: false,
             fair: false,
             quiet: false,
@@ -66,7 +68,6 @@ impl World {
         while !self.over && self.ctx.ledger.broken().is_none() {
             let Some((at, event)) = self.ctx.queue.pop() else { break };
             self.ctx.now = at;
-            if std::env::var_os("DBG2").is_some() && at > 1 { eprintln!("{at} {}", format!("{event:?}").chars().take(150).collect::<String>()); }
             self.dispatch(event);
         }
         let Context { now, queue, ledger, trace, .. } = &self.ctx;
@@ -76,7 +77,7 @@ impl World {
             digest: trace.digest() ^ queue.pushed(),
             count: ledger.count,
             broken: ledger.broken().cloned(),
-            trace: if ledger.broken().is_some() { trace.lines() } else { Vec::new() },
+            trace: trace.lines(),
         }
     }
 
@@ -122,7 +123,9 @@ impl World {
         let endpoint = match &event {
             Event::Node { slot, .. } => Endpoint::Node(*slot),
             Event::Client { client, .. } => Endpoint::Client(*client),
-            Event::Arrives { conn, to: side } | Event::Writable { conn, side } | Event::Doomed { conn, side } => {
+            Event::Arrives { conn, to: side }
+            | Event::Writable { conn, side }
+            | Event::Doomed { conn, side } => {
                 let conn = self.ctx.network.conn(*conn)?;
                 match side {
                     Side::Client => Endpoint::Client(conn.client),
@@ -172,7 +175,9 @@ impl World {
             Some(Arrival::Bytes(bytes)) => {
                 let Some((client, link, slot)) = self.ends(id) else { return };
                 match to {
-                    Side::Client => self.with_client(client, |ctx, client| client.read(ctx, link, id, &bytes)),
+                    Side::Client => {
+                        self.with_client(client, |ctx, client| client.read(ctx, link, id, &bytes));
+                    }
                     Side::Server => self.with_node(slot, |ctx, node| node.read(ctx, id, &bytes)),
                 }
             }
@@ -290,6 +295,7 @@ impl World {
                     self.ctx.world_in(15 * SECOND, WorldEvent::End);
                 } else {
                     self.check_that_nothing_is_left();
+                    self.ctx.record.judge(&mut self.ctx.ledger);
                     self.over = true;
                 }
             }

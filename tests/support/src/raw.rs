@@ -115,22 +115,28 @@ impl Raw {
     /// If the server does not let us in.
     #[track_caller]
     pub fn handshake(&mut self, token: &[u8], extension: bool) -> String {
-        match self.ask_in(token, extension) {
-            Reply::Leader(address) => address,
-            other => panic!("{other:?} instead of the first frame"),
-        }
+        self.greet(token, extension).unwrap_or_else(|said| panic!("{said:?} instead of a session"))
     }
 
-    /// The handshake, however the server answers it.
+    /// The whole handshake; returns the leader's address of the first frame.
+    ///
+    /// # Errors
+    /// What the server says instead of its greeting or of that frame.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it says nothing.
     #[track_caller]
-    pub fn ask_in(&mut self, token: &[u8], extension: bool) -> Reply {
-        let nonce = self.read_greeting();
+    pub fn greet(&mut self, token: &[u8], extension: bool) -> Result<String, String> {
+        let line = self.read_line();
+        let Ok(greeting) = Greeting::parse(line.as_bytes()) else { return Err(line) };
+        let nonce = greeting.nonce.to_owned();
+        self.greeting = line;
         let fields = if extension { ";ext=1" } else { "" };
         self.send(format!("{}{fields}\n", digest(token, &nonce)));
-        self.read()
+        match self.read() {
+            Reply::Leader(address) => Ok(address),
+            other => Err(format!("{other:?}")),
+        }
     }
 
     /// Reads the greeting line; returns its nonce.

@@ -111,6 +111,7 @@ impl DataDirError {
     }
 }
 
+#[allow(clippy::wildcard_enum_match_arm)] // The system may know more kinds tomorrow.
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

@@ -26,6 +26,8 @@ mod identity;
 mod record;
 mod snapshots;
 mod store;
+#[cfg(test)]
+mod tests;
 mod watermark;
 mod writer;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 
 use openraft::EntryPayload;
-use openraft::entry::RaftEntry as _;
+use openraft::entry::RaftEntry;
 
 use crate::types::{Entry, LogId};
 
@@ -46,7 +46,7 @@ impl Entries {
 
     /// The last entry that there is, or was.
     pub(crate) fn last(&self) -> Option<LogId> {
-        self.list.back().map(|entry| entry.log_id()).or(self.purged)
+        self.list.back().map(RaftEntry::log_id).or(self.purged)
     }
 
     pub(crate) fn extend(&mut self, entries: impl Iterator<Item = Entry>) {
@@ -106,7 +106,8 @@ impl Entries {
     }
 
     fn first_index(&self) -> u64 {
-        self.purged.map_or(0, |purged| purged.index + 1)
+        let next = || self.purged.map_or(0, |purged| purged.index + 1);
+        self.list.front().map_or_else(next, RaftEntry::index)
     }
 
     /// Where in the list an index stands, if it is not below it.

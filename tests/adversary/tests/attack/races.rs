@@ -1,8 +1,12 @@
 //! Two things that happen to one key at one moment: one of them wins, and everybody is told which.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,58 +16,124 @@ use ticketing_test_support::{Raw, Reply, Server, wire};
 
 use crate::bulk::{pipelined, scaled, token_of};
 
+/// What ends on its own: a wait or a lease.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Keys whose races are a tenth of a millisecond apart, so that thousands of races fit
-/// into a second.
+/// into a second. In each of them something ends by itself a second after its acquire,
+/// and a release is aimed at that very moment.
 struct Race {
     keys: Vec<String>,
-    start: Instant,
+    /// When each acquire was handed to the socket.
+    sent: Mutex<Vec<Instant>>,
+    aim: Aim,
 }
+
+/// How long before or after the end a release is sent, in microseconds. How long the
+/// way to the server takes, and how late it notices an end, changes with everything
+/// that the machine does. So each race that was lost by one side gives the next ones
+/// to the other, and neither can win all of them: their difference is the aim, by steps.
+struct Aim {
+    micros: AtomicI64,
+    step: i64,
+}
+
+/// A release that is to come.
+type Planned = Reverse<(Instant, usize, u64)>;
 
 impl Race {
     fn new(count: u64) -> Self {
-        Self { keys: (0..count).map(|number| format!("k-{number}")).collect(), start: Instant::now() }
+        Self {
+            keys: (0..count).map(|number| format!("k-{number}")).collect(),
+            sent: Mutex::default(),
+            // All races in a row for one side move the aim by a second.
+            aim: Aim { micros: AtomicI64::new(0), step: 1_000_000 / i64::try_from(count).unwrap() },
+        }
     }
 
-    /// The moment of the race of a key, `after` the start.
-    fn moment(&self, number: usize, after: Duration) -> Instant {
-        self.start + after + Duration::from_micros(100) * u32::try_from(number).unwrap()
-    }
-
-    /// Sends one frame a key, each at its moment; returns when each was sent. Meanwhile
-    /// the answers are read elsewhere.
-    fn send_all(
-        &self,
-        raw: &TcpStream,
-        after: impl Fn(usize) -> Duration,
-        frame: impl Fn(usize, &str) -> Vec<u8>,
-    ) -> Vec<Instant> {
-        let (mut sent, mut raw) = (Vec::new(), raw);
-        while sent.len() < self.keys.len() {
+    /// Sends the acquires, one after the other.
+    fn acquire_all(&self, raw: &Mutex<TcpStream>, mut frame: impl FnMut(usize, &str) -> Vec<u8>) {
+        let start = Instant::now();
+        let due = |number: usize| start + Duration::from_micros(100) * u32::try_from(number).unwrap();
+        let mut next = 0;
+        while next < self.keys.len() {
             let now = Instant::now();
             let mut batch = Vec::new();
-            while let Some(key) = self.keys.get(sent.len())
-                && self.moment(sent.len(), after(sent.len())) <= now
+            while let Some(key) = self.keys.get(next)
+                && due(next) <= now
             {
-                batch.extend(frame(sent.len(), key));
-                sent.push(now);
+                // Never after the server has it: ends are counted from here.
+                self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(now);
+                batch.extend(frame(next, key));
+                next += 1;
             }
-            raw.write_all(&batch).expect("the server takes everything");
+            send(raw, &batch);
             thread::sleep(Duration::from_micros(200));
         }
-        sent
     }
 
-    /// Reads one answer a key, and when it came.
-    fn read_all(&self, raw: &mut Raw) -> Vec<(Reply, Instant)> {
-        let mut answers = vec![None; self.keys.len()];
-        for _ in &self.keys {
-            let reply = raw.read();
-            let number = number_of(&reply);
-            assert_eq!(answers[number], None, "{reply:?} is a second answer");
-            answers[number] = Some((reply, Instant::now()));
-        }
-        answers.into_iter().flatten().collect()
+    fn sent(&self, number: usize) -> Instant {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[number]
     }
+
+    /// Sends the release of each key whose number and token come in, around the end of its second.
+    fn release_all(&self, raw: &Mutex<TcpStream>, keys: &Receiver<(usize, u64)>) {
+        let mut random = StdRng::seed_from_u64(1);
+        let mut planned: BinaryHeap<Planned> = BinaryHeap::new();
+        let mut more = true;
+        while more || !planned.is_empty() {
+            loop {
+                match keys.try_recv() {
+                    Ok((number, token)) => {
+                        let scatter = Duration::from_micros(random.random_range(0..4000));
+                        planned.push(Reverse((self.sent(number) + SECOND + scatter, number, token)));
+                    }
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => {
+                        more = false;
+                        break;
+                    }
+                }
+            }
+            let mut batch = Vec::new();
+            while let Some(&Reverse((end, number, token))) = planned.peek()
+                && self.aim.at(end) <= Instant::now()
+            {
+                planned.pop();
+                batch.extend(wire::release(&self.keys[number], token));
+            }
+            send(raw, &batch);
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Neither side won nearly always, so the moment was hit.
+    #[track_caller]
+    fn assert_contested(&self, won: usize) {
+        let all = self.keys.len();
+        assert!((all / 10..=all - all / 10).contains(&won), "one side won {won} races of {all}");
+    }
+}
+
+impl Aim {
+    fn was_early(&self) {
+        self.micros.fetch_add(self.step, Ordering::Relaxed);
+    }
+
+    fn was_late(&self) {
+        self.micros.fetch_sub(self.step, Ordering::Relaxed);
+    }
+
+    fn at(&self, end: Instant) -> Instant {
+        let micros = self.micros.load(Ordering::Relaxed);
+        let distance = Duration::from_micros(micros.unsigned_abs());
+        if micros < 0 { end.checked_sub(distance).unwrap_or(end) } else { end + distance }
+    }
+}
+
+fn send(raw: &Mutex<TcpStream>, frames: &[u8]) {
+    let mut raw = raw.lock().unwrap_or_else(PoisonError::into_inner);
+    raw.write_all(frames).expect("the server takes everything");
 }
 
 fn number_of(reply: &Reply) -> usize {
@@ -71,57 +141,56 @@ fn number_of(reply: &Reply) -> usize {
     key.strip_prefix("k-").unwrap().parse().unwrap()
 }
 
-/// Some milliseconds around a second, and rather before it: whoever sends at that moment may be held up.
-fn about_a_second(number: usize) -> Duration {
-    let mut random = StdRng::seed_from_u64(number as u64);
-    Duration::from_millis(950) + Duration::from_micros(random.random_range(0..60_000))
-}
-
 #[test]
 fn c28_timeout_vs_grant() {
     let server = Server::start(&[]);
     let mut holder = Raw::open(server.addr());
     let mut waiter = Raw::open(server.addr());
-    let mut race = Race::new(scaled(10_000));
+    let race = &Race::new(scaled(10_000));
     let count = race.keys.len() as u64;
     let mut tokens = Vec::new();
     let stream: Vec<u8> = race.keys.iter().flat_map(|key| wire::acquire(key, 1, 0, 250)).collect();
     pipelined(&mut holder, &stream, count, |reply| tokens.push(token_of(&reply)));
 
-    race.start = Instant::now();
-    let [to_holder, to_waiter] = [&holder, &waiter].map(|raw| raw.tcp().try_clone().unwrap());
-    let (race, tokens) = (&race, &tokens);
-    let (sent, answers) = thread::scope(|scope| {
-        // The release comes when the wait is over.
+    let [to_holder, to_waiter] = [&holder, &waiter].map(|raw| Mutex::new(raw.tcp().try_clone().unwrap()));
+    let (queued, queue) = channel();
+    let tokens = &tokens;
+    let answers = thread::scope(|scope| {
         scope.spawn(move || {
-            race.send_all(&to_holder, about_a_second, |number, key| wire::release(key, tokens[number]))
+            race.acquire_all(&to_waiter, |number, key| {
+                queued.send((number, tokens[number])).unwrap();
+                wire::acquire(key, number as u64, 1, 250)
+            });
         });
+        // The release comes when the wait is over.
+        scope.spawn(move || race.release_all(&to_holder, &queue));
         scope.spawn(|| {
-            for (key, &token) in race.keys.iter().zip(tokens) {
-                holder.expect(&Reply::released(token, key));
+            for _ in &race.keys {
+                let reply = holder.read();
+                let number = number_of(&reply);
+                assert_eq!(reply, Reply::released(tokens[number], &race.keys[number]));
             }
         });
-        let acquire = |number: usize, key: &str| wire::acquire(key, number as u64, 1, 250);
-        let sent = scope.spawn(move || race.send_all(&to_waiter, |_| Duration::ZERO, acquire));
-        let answers = race.read_all(&mut waiter);
-        (sent.join().unwrap(), answers)
+        let mut answers = vec![None; race.keys.len()];
+        for _ in &race.keys {
+            let answer = waiter.read();
+            let number = number_of(&answer);
+            if let Reply::Granted { .. } = answer {
+                race.aim.was_early();
+            } else {
+                assert_eq!(answer, Reply::timed_out(number as u64, &race.keys[number]));
+                race.aim.was_late();
+                let took = race.sent(number).elapsed();
+                assert!(took >= SECOND, "{answer:?} after {took:?}");
+            }
+            assert_eq!(answers[number].replace(answer), None, "a second answer");
+        }
+        answers.into_iter().flatten().collect::<Vec<Reply>>()
     });
-    for (sent, (answer, received)) in sent.iter().zip(&answers) {
-        let took = *received - *sent;
-        assert!(
-            matches!(answer, Reply::Granted { .. }) || took >= Duration::from_secs(1),
-            "{answer:?} after {took:?}"
-        );
-    }
     // Whoever was granted holds; where the wait ran out, nobody does.
-    let granted = answers.iter().filter(|(answer, _)| matches!(answer, Reply::Granted { .. })).count();
-    assert!(
-        (1..race.keys.len()).contains(&granted),
-        "only one side ever won: {granted} of {}",
-        race.keys.len()
-    );
+    race.assert_contested(answers.iter().filter(|answer| matches!(answer, Reply::Granted { .. })).count());
     let mut stream = Vec::new();
-    for (key, (answer, _)) in race.keys.iter().zip(&answers) {
+    for (key, answer) in race.keys.iter().zip(&answers) {
         stream.extend(match answer {
             Reply::Granted { token, .. } => wire::release(key, *token),
             _ => wire::acquire(key, 1, 0, 10),
@@ -129,7 +198,7 @@ fn c28_timeout_vs_grant() {
     }
     pipelined(&mut waiter, &stream, count, |reply| {
         let number = number_of(&reply);
-        match &answers[number].0 {
+        match &answers[number] {
             Reply::Granted { token, .. } => assert_eq!(reply, Reply::released(*token, &race.keys[number])),
             _ => assert!(token_of(&reply) > tokens[number]),
         }
@@ -143,53 +212,54 @@ fn c29_release_vs_expiry() {
     let mut holder = Raw::open(server.addr());
     let mut waiter = Raw::open(server.addr());
     let race = &Race::new(scaled(10_000));
-    let [to_holder, to_waiter] = [&holder, &waiter].map(|raw| raw.tcp().try_clone().unwrap());
-    let (granted, tokens) = mpsc::channel();
+    let [to_holder, to_waiter] = [&holder, &waiter].map(|raw| Mutex::new(raw.tcp().try_clone().unwrap()));
+    let (granted, held) = channel();
     let successors = thread::scope(|scope| {
-        scope.spawn(move || {
-            let sent = race.send_all(&to_holder, |_| Duration::ZERO, |_, key| wire::acquire(key, 1, 0, 1));
-            let tokens: Vec<u64> = tokens.recv().unwrap();
-            race.send_all(&to_holder, about_a_second, |number, key| wire::release(key, tokens[number]));
-            sent
-        });
-        let a_bit_later = Duration::from_millis(100);
-        scope.spawn(move || {
-            race.send_all(&to_waiter, |_| a_bit_later, |_, key| wire::acquire(key, 2, 30, 250))
-        });
+        let to_holder = &to_holder;
+        scope.spawn(move || race.acquire_all(to_holder, |_, key| wire::acquire(key, 1, 0, 1)));
+        // The release comes when the lease is over.
+        scope.spawn(move || race.release_all(to_holder, &held));
         let released = scope.spawn(move || {
-            let grants = race.read_all(&mut holder);
-            granted.send(grants.iter().map(|(reply, _)| token_of(reply)).collect()).unwrap();
-            let answers = race.read_all(&mut holder);
-            let released = |(grant, answer): (&(Reply, Instant), &(Reply, Instant))| match answer.0 {
-                Reply::Released { token, .. } | Reply::NotHeld { token, .. }
-                    if token != token_of(&grant.0) =>
-                {
-                    panic!("{answer:?} for {grant:?}")
+            let mut tokens = vec![0; race.keys.len()];
+            let mut answers = vec![None; race.keys.len()];
+            for _ in 0..2 * race.keys.len() {
+                let reply = holder.read();
+                let number = number_of(&reply);
+                let key = &race.keys[number];
+                if let Reply::Granted { token, .. } = reply {
+                    tokens[number] = token;
+                    send(&to_waiter, &wire::acquire(key, 2, 30, 250));
+                    granted.send((number, token)).unwrap();
+                    continue;
                 }
-                Reply::Released { .. } => true,
-                _ => false,
-            };
-            grants.iter().zip(&answers).filter(|pair| released(*pair)).count()
+                let released = reply == Reply::released(tokens[number], key);
+                if released {
+                    race.aim.was_early();
+                } else {
+                    assert_eq!(reply, Reply::not_held(tokens[number], key));
+                    race.aim.was_late();
+                    let took = race.sent(number).elapsed();
+                    assert!(took >= SECOND, "a lease of a second ended after {took:?}");
+                }
+                assert_eq!(answers[number].replace(released), None, "a second answer");
+            }
+            answers.into_iter().flatten().filter(|released| *released).count()
         });
-        let successors = race.read_all(&mut waiter);
-        let released = released.join().unwrap();
-        assert!(
-            (1..race.keys.len()).contains(&released),
-            "only one side ever won: {released} of {}",
-            race.keys.len()
-        );
+        let mut successors = vec![0; race.keys.len()];
+        for _ in &race.keys {
+            let reply = waiter.read();
+            let token = token_of(&reply);
+            assert_eq!(std::mem::replace(&mut successors[number_of(&reply)], token), 0, "a second grant");
+        }
+        race.assert_contested(released.join().unwrap());
         successors
     });
     // No expiry of the old holder has hit the new one.
-    let stream: Vec<u8> = race
-        .keys
-        .iter()
-        .zip(&successors)
-        .flat_map(|(key, (grant, _))| wire::release(key, token_of(grant)))
-        .collect();
+    let stream: Vec<u8> =
+        race.keys.iter().zip(&successors).flat_map(|(key, &token)| wire::release(key, token)).collect();
     pipelined(&mut waiter, &stream, race.keys.len() as u64, |reply| {
         let number = number_of(&reply);
-        assert_eq!(reply, Reply::released(token_of(&successors[number].0), &race.keys[number]));
+        assert_eq!(reply, Reply::released(successors[number], &race.keys[number]));
     });
 }
 

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use ticketing_chaos::{Cluster, Load, Network, now};
 use ticketing_history::{History, Nanos, Op, Outcome, Returned, SECOND};
-use ticketing_test_support::{Reply, Signal, wait_until};
+use ticketing_test_support::{Reply, Signal, wait_until, wire};
 
-use crate::{PATIENCE, Times, heard, is_definite, judge, load, rounds, standstill};
+use crate::client::Client;
+use crate::{PATIENCE, Times, heard, is_definite, judge, judge_all, load, rounds, standstill};
 
 fn kill_leaders(nodes: usize, times: usize) -> Times {
     let network = Network::new(nodes + 1);
@@ -20,12 +21,13 @@ fn kill_leaders(nodes: usize, times: usize) -> Times {
         // Not always at the same moment of a heartbeat.
         std::thread::sleep(Duration::from_millis(round as u64 * 37 % 100));
         let node = cluster.node(leader);
-        standstills.add(standstill(&running, &format!("the leader is killed, on {leader:?}"), || node.kill()));
+        standstills
+            .add(standstill(&running, &format!("the leader is killed, on {leader:?}"), || node.kill()));
         node.start();
     }
     cluster.wait_whole();
     running.wait_granted(50, PATIENCE);
-    let summary = judge(&running.finish());
+    let summary = judge_all(&running.finish());
     assert!(summary.indeterminate > 0, "nobody was in the middle of anything: {summary:?}");
     standstills.tell(&format!("fail-over of {nodes} nodes"));
     standstills
@@ -55,12 +57,13 @@ fn kill_followers(nodes: usize) {
         cluster.wait_whole();
         running.wait_granted(100, PATIENCE);
         let follower = cluster.hosts().filter(|&host| host != leader).nth(round % (nodes - 1)).unwrap();
-        running.remarking(&format!("a follower is killed, on {follower:?}"), || cluster.node(follower).kill());
+        running
+            .remarking(&format!("a follower is killed, on {follower:?}"), || cluster.node(follower).kill());
         running.wait_granted(100, PATIENCE);
         cluster.node(follower).start();
     }
     cluster.wait_whole();
-    let summary = judge(&running.finish());
+    let summary = judge_all(&running.finish());
     let status = cluster.status(leader).unwrap();
     assert_eq!((status.role.as_str(), status.term), ("leader", term), "another leader was elected");
     assert_eq!((summary.indeterminate, summary.busy, summary.not_sent), (0, 0, 0), "{summary:?}");
@@ -86,10 +89,11 @@ fn e48_e43_a_leader_sleeps() {
     let longest = if rounds(0) > 0 { 30_000 } else { 8_000 };
     for millis in [200, 700, 3_000, longest] {
         running.wait_granted(50, PATIENCE);
+        let key = format!("of-the-sleeper-{millis}");
+        let token = Client::new(&cluster).take(&key, 0, 250);
         let leader = cluster.wait_leader();
         let mut held = cluster.session(leader);
-        let token = held.take("of-the-sleeper", millis, 250);
-        held.acquire("of-the-sleeper", millis + 1, 60, 5);
+        held.acquire(&key, millis, 60, 5);
         let mut session = cluster.session(leader);
         cluster.server(leader).signal(Signal::STOP);
         let asleep = Instant::now();
@@ -98,10 +102,10 @@ fn e48_e43_a_leader_sleeps() {
             cluster.server(leader).signal(Signal::CONT);
             continue;
         }
-        let other = running.remarking("the leader sleeps", || cluster.wait_leader_but(leader));
+        running.remarking("the leader sleeps", || cluster.wait_leader_but(leader));
         session.acquire("free", 1, 0, 5);
         session.acquire("free-too", 2, 5, 5);
-        session.release("of-the-sleeper", token);
+        session.release(&key, token);
         std::thread::sleep(Duration::from_millis(millis).saturating_sub(asleep.elapsed()));
         running.remarking("it wakes up", || cluster.server(leader).signal(Signal::CONT));
         for session in [&mut session, &mut held] {
@@ -112,9 +116,7 @@ fn e48_e43_a_leader_sleeps() {
             cluster.status(leader).is_some_and(|status| status.role == "follower")
         });
         // What it was asked to release is held still, and can be released where that counts.
-        let mut session = cluster.session(other);
-        session.release("of-the-sleeper", token);
-        assert_eq!(session.read(), Reply::released(token, "of-the-sleeper"));
+        Client::new(&cluster).release(&key, token);
     }
     running.wait_granted(100, PATIENCE);
     judge(&running.finish());
@@ -126,10 +128,11 @@ fn e48_e43_a_leader_sleeps() {
 fn e55_a_thousand_waiters_at_a_fail_over() {
     let network = Network::new(4);
     let mut cluster = Cluster::builder().start(&network);
-    let leader = cluster.wait_leader();
     let key = |number: u64| format!("key-{}", number % 10);
+    let mut client = Client::new(&cluster);
+    let tokens: Vec<u64> = (0..10).map(|number| client.take(&key(number), 0, 250)).collect();
+    let leader = cluster.wait_leader();
     let mut holder = cluster.session(leader);
-    let tokens: Vec<u64> = (0..10).map(|number| holder.take(key(number), number, 250)).collect();
     let mut waiting: Vec<_> = (0..10).map(|_| cluster.session(leader)).collect();
     for (number, session) in (0..1000).zip((0..10).cycle()) {
         waiting[session].acquire(key(number / 10), 1000 + number, 250, 3);
@@ -150,20 +153,18 @@ fn e55_a_thousand_waiters_at_a_fail_over() {
         assert!(session.closed().is_some(), "it is open still");
         assert!(said.iter().all(is_definite), "{said:?}");
     }
-    let mut heir = cluster.session(cluster.wait_leader());
-    for (number, token) in (0..10).zip(&tokens).skip(5) {
-        heir.release(key(number), *token);
-        assert_eq!(heir.read(), Reply::released(*token, key(number)));
+    let mut client = Client::new(&cluster);
+    // What the dead leader was told may have happened or not.
+    for (number, token) in (0..10).zip(&tokens) {
+        let (reply, _) = client.ask(&wire::release(key(number), *token));
+        let may_be = number < 5 && reply == Reply::not_held(*token, key(number));
+        assert!(may_be || reply == Reply::released(*token, key(number)), "{reply:?}");
     }
     for number in 0..10 {
-        heir.acquire(key(number), 5000 + number, 60, 3);
-    }
-    for _ in 0..10 {
-        let reply = heir.read();
-        assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");
+        client.take(&key(number), 60, 3);
     }
     // One lease, and not one for each who waited.
-    assert!(died.elapsed() < Duration::from_secs(3 + 7), "{:?}", died.elapsed());
+    assert!(died.elapsed() < Duration::from_secs(3 + 12), "{:?}", died.elapsed());
 }
 
 /// Leaders that are missed again and again: nothing is decided twice, and it ends when
@@ -191,7 +192,7 @@ fn e59_election_storms() {
     let last = cluster.status(cluster.wait_leader()).unwrap().term;
     assert!(last > first + 3, "only terms {first} to {last}: that was no storm");
     running.wait_granted(100, PATIENCE);
-    judge(&running.finish());
+    judge_all(&running.finish());
     assert!(calmed < Duration::from_secs(6), "{calmed:?}");
 }
 
@@ -207,20 +208,18 @@ fn e46_leaders_are_told_to_stop() {
         let key = format!("held-{round}");
         cluster.wait_whole();
         running.wait_granted(50, PATIENCE);
+        let token = Client::new(&cluster).take(&key, 0, 250);
         let leader = cluster.wait_leader();
-        let token = cluster.session(leader).take(&key, 1, 250);
         let mut waiter = cluster.session(leader);
         waiter.acquire(&key, 2, 250, 5);
         told.push(now());
-        running.remarking(&format!("the leader is told to stop, on {leader:?}"), || cluster.node(leader).stop());
+        running
+            .remarking(&format!("the leader is told to stop, on {leader:?}"), || cluster.node(leader).stop());
         let said = heard(&mut waiter, Duration::from_secs(1));
         assert!(said.contains(&Reply::busy(2, &key)), "the waiter was told {said:?}");
         cluster.node(leader).start();
-        let mut session = cluster.session(cluster.wait_leader());
-        session.acquire(&key, 3, 0, 5);
-        assert_eq!(session.read(), Reply::timed_out(3, &key), "it was lost");
-        session.release(&key, token);
-        assert_eq!(session.read(), Reply::released(token, &key));
+        assert!(Client::new(&cluster).is_held(&key), "it was lost");
+        Client::new(&cluster).release(&key, token);
     }
     running.wait_granted(100, PATIENCE);
     let history = running.finish();

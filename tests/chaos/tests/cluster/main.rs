@@ -2,8 +2,10 @@
 //!
 //! Each test is named by the number of its case. `TICKETING_CHAOS_ROUNDS` makes those
 //! that repeat a fault repeat it so often; see the README.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
+mod client;
+mod durable;
 mod leader;
 mod leases;
 mod partitions;
@@ -12,7 +14,7 @@ mod volatile;
 
 use std::time::{Duration, Instant};
 
-use ticketing_chaos::{Cluster, Host, Load, Network, Running};
+use ticketing_chaos::{Load, Network, Running};
 use ticketing_history::{Event, History, Outcome, Rules, SECOND, Summary, check};
 use ticketing_test_support::{Raw, Reply};
 
@@ -43,6 +45,8 @@ fn rules() -> Rules {
         busy: true,
         late_answer: Some(25 * SECOND),
         late_expiry: Some(25 * SECOND),
+        // Many tests take locks beside those of the load.
+        dense: false,
         ..Rules::default()
     }
 }
@@ -59,6 +63,12 @@ fn judge_by(history: &History, rules: &Rules) -> Summary {
 #[track_caller]
 fn judge(history: &History) -> Summary {
     judge_by(history, &rules())
+}
+
+/// The load was all there was.
+#[track_caller]
+fn judge_all(history: &History) -> Summary {
+    judge_by(history, &Rules { dense: true, ..rules() })
 }
 
 /// Times, and what they are like.
@@ -80,7 +90,11 @@ impl Times {
     #[allow(clippy::print_stderr)] // Figures for whoever asked for them.
     fn tell(&self, what: &str) {
         let (median, worst) = (self.percentile(50), self.percentile(100));
-        eprintln!("{what}: {} times, median {median:?}, p99 {:?}, worst {worst:?}", self.0.len(), self.percentile(99));
+        eprintln!(
+            "{what}: {} times, median {median:?}, p99 {:?}, worst {worst:?}",
+            self.0.len(),
+            self.percentile(99)
+        );
     }
 }
 
@@ -126,6 +140,10 @@ fn note(running: &Running, text: &str) {
     running.noting(Event::Remark { text: text.to_owned() }, || ());
 }
 
-fn all(cluster: &Cluster<'_>) -> Vec<Host> {
-    cluster.hosts().collect()
+/// A process that takes part in nothing says so when a client has authenticated.
+fn expect_not_active(address: std::net::SocketAddr) {
+    let mut raw = Raw::connect(address);
+    let nonce = raw.read_greeting();
+    raw.send(format!("{}\n", ticketing_protocol::handshake::digest(b"", &nonce)));
+    raw.expect_error("not_active");
 }

@@ -3,59 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ticketing_chaos::{Cluster, Cut, Host, Load};
-use ticketing_test_support::{Reply, wait_until};
 
-use crate::{PATIENCE, all, heard, is_definite, judge, lab, load, note};
-
-/// The leader is alone, or with one of four others: it says nothing definite, and the
-/// majority goes on without it.
-fn isolate_the_leader(nodes: usize, with: usize) {
-    let Some(network) = lab(nodes) else { return };
-    let cluster = Cluster::builder().nodes(nodes).start(&network);
-    let running = cluster.load(&Load { leases: &[1, 2, 5], oversleep: 2, keys: 20, ..load() });
-    running.wait_granted(100, PATIENCE);
-    let leader = cluster.wait_leader();
-    let mut session = cluster.session(leader);
-    let token = session.take("held", 1, 250);
-    session.take("queued-for", 2, 250);
-    let mut waiter = cluster.session(leader);
-    waiter.acquire("queued-for", 3, 2, 5);
-    let (there, here): (Vec<Host>, Vec<Host>) = {
-        let others = all(&cluster).into_iter().filter(|&host| host != leader);
-        let mut here = vec![leader];
-        let (near, far): (Vec<_>, Vec<_>) = others.enumerate().partition(|(index, _)| *index < with);
-        here.extend(near.into_iter().map(|(_, host)| host));
-        (far.into_iter().map(|(_, host)| host).collect(), here)
-    };
-    running.remarking(&format!("{here:?} cut off from {there:?}"), || network.cut(&Cut::between(&here, &there)));
-    session.acquire("free", 4, 0, 5);
-    session.acquire("held", 5, 0, 5);
-    session.acquire("held", 6, 1, 5);
-    session.release("held", token);
-    session.release("held", token + 1_000_000);
-    let other = cluster.wait_leader_but(leader);
-    let mut heir = cluster.session(other);
-    heir.take("free", 7, 30);
-    running.wait_granted(50, PATIENCE);
-    std::thread::sleep(Duration::from_secs(2));
-    running.remarking("healed", || network.heal());
-    let said = [heard(&mut session, Duration::from_secs(3)), heard(&mut waiter, Duration::from_secs(1))].concat();
-    assert!(!said.iter().any(is_definite), "the old leader said {said:?}");
-    // Of what it had put into its log and nobody else has, nothing at all can be said.
-    assert!(!said.iter().any(|reply| matches!(reply, Reply::Busy { owner: 4, .. })), "{said:?}");
-    assert!(session.closed().is_some(), "nothing was said, and the connection is open: {said:?}");
-    let waited = |reply: &Reply| {
-        matches!(reply, Reply::TimedOut { owner: 3, .. } | Reply::Busy { owner: 3, .. })
-    };
-    assert_eq!(said.iter().filter(|reply| waited(reply)).count(), 1, "who waited was told {said:?}");
-    wait_until("that it follows", PATIENCE, || {
-        cluster.status(leader).is_some_and(|status| status.role == "follower")
-    });
-    cluster.wait_whole();
-    running.wait_granted(50, PATIENCE);
-    judge(&running.finish());
-    same_state(&cluster);
-}
+use crate::{PATIENCE, heard, is_definite, judge, judge_all, lab, load, note};
 
 /// Nobody asks for anything any more: all nodes come to the same state.
 pub(crate) fn same_state(cluster: &Cluster<'_>) {
@@ -64,16 +13,6 @@ pub(crate) fn same_state(cluster: &Cluster<'_>) {
         let states: Vec<_> = statuses.iter().flatten().map(states).collect();
         states.len() == statuses.len() && states.windows(2).all(|pair| pair[0] == pair[1])
     });
-}
-
-#[test]
-fn e49_e57_the_leader_is_alone() {
-    isolate_the_leader(3, 0);
-}
-
-#[test]
-fn e49_e57_the_leader_has_one_of_four_others() {
-    isolate_the_leader(5, 1);
 }
 
 /// Others lead within a few elections, whichever way the leader is cut off.
@@ -121,17 +60,17 @@ fn e50_a_follower_that_does_not_hear_the_leader() {
     let running = cluster.load(&load());
     running.wait_granted(100, PATIENCE);
     let leader = cluster.wait_leader();
-    let term = cluster.status(leader).unwrap().term;
     let deaf = cluster.hosts().find(|&host| host != leader).unwrap();
     running.remarking("a follower is deaf", || network.cut(&Cut::one_way(leader, deaf)));
+    let term = cluster.status(leader).unwrap().term;
     std::thread::sleep(Duration::from_secs(4));
+    let status = cluster.status(leader).unwrap();
     running.wait_granted(100, PATIENCE);
     running.remarking("healed", || network.heal());
     cluster.wait_whole();
     running.wait_granted(100, PATIENCE);
-    let status = cluster.status(leader).unwrap();
     assert_eq!((status.role.as_str(), status.term), ("leader", term), "a healthy leader was unseated");
-    judge(&running.finish());
+    judge_all(&running.finish());
     same_state(&cluster);
 }
 
@@ -158,7 +97,36 @@ fn e51_a_leader_behind_a_bridge() {
     note(&running, "all are there");
     cluster.wait_whole();
     running.wait_granted(50, PATIENCE);
-    judge(&running.finish());
+    judge_all(&running.finish());
     same_state(&cluster);
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Packets are lost, and a line is slow: less is done, and nothing wrong.
+#[test]
+fn e53_packets_are_lost_and_a_line_is_slow() {
+    let Some(network) = lab(3) else { return };
+    let lab = network.lab().unwrap();
+    let cluster = Cluster::builder().start(&network);
+    let running = cluster.load(&Load { leases: &[5, 30], ..load() });
+    for percent in [5, 15, 30] {
+        running.remarking(&format!("{percent} % are lost"), || {
+            lab.apply(&Cut::none(), percent);
+            std::thread::sleep(Duration::from_secs(4));
+        });
+        lab.apply(&Cut::none(), 0);
+        running.wait_granted(30, PATIENCE);
+    }
+    let leader = cluster.wait_leader();
+    for host in [leader, cluster.hosts().find(|&host| host != leader).unwrap()] {
+        running.remarking(&format!("a slow line to {host:?}"), || {
+            lab.rate(host, Some(64));
+            std::thread::sleep(Duration::from_secs(5));
+            lab.rate(host, None);
+        });
+        running.wait_granted(30, PATIENCE);
+    }
+    cluster.wait_whole();
+    judge_all(&running.finish());
+    same_state(&cluster);
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ticketing::{Domain, ErrorKind, TicketBroker};
 use ticketing_chaos::{Cluster, Host, Network, Status};
-use ticketing_test_support::{Raw, Reply};
+use ticketing_test_support::Raw;
 
-use crate::{heard, is_definite};
+use crate::client::Client;
+use crate::{expect_not_active, heard, is_definite};
 
 /// A place is emptied and filled again, first a follower's, then the leader's: a
 /// hundred locks are still held, and can be released.
@@ -16,18 +17,16 @@ fn e72_restarts_keep_what_is_held() {
     let mut cluster = Cluster::builder().start(&network);
     let key = |number: u64| format!("key-{number}");
     for leads in [false, true] {
+        let mut client = Client::new(&cluster);
+        let tokens: Vec<u64> = (0..100).map(|number| client.take(&key(number), 0, 250)).collect();
         let leader = cluster.wait_leader();
-        let mut session = cluster.session(leader);
-        let tokens: Vec<u64> = (0..100).map(|number| session.take(key(number), number, 250)).collect();
         let place = cluster.hosts().find(|&host| (host == leader) == leads).unwrap();
         cluster.node(place).restart();
         cluster.wait_whole();
-        let mut session = cluster.session(cluster.wait_leader());
+        let mut client = Client::new(&cluster);
         for (number, token) in (0..).zip(tokens) {
-            session.acquire(key(number), 1000 + number, 0, 5);
-            assert_eq!(session.read(), Reply::timed_out(1000 + number, key(number)));
-            session.release(key(number), token);
-            assert_eq!(session.read(), Reply::released(token, key(number)));
+            assert!(client.is_held(&key(number)), "{number} was lost");
+            client.release(&key(number), token);
         }
     }
 }
@@ -39,7 +38,7 @@ fn e75_e77_all_power_is_lost() {
     let network = Network::new(4);
     let mut cluster = Cluster::builder().noted().start(&network);
     let old = cluster.status(Host(0)).unwrap().identity.unwrap();
-    let token = cluster.session(cluster.wait_leader()).take("key", 1, 250);
+    let token = Client::new(&cluster).take("key", 0, 250);
     cluster.hosts().for_each(|host| cluster.node(host).kill());
     cluster.hosts().for_each(|host| cluster.node(host).start());
     std::thread::sleep(Duration::from_secs(4));
@@ -52,7 +51,7 @@ fn e75_e77_all_power_is_lost() {
     let leader = cluster.wait_leader();
     let new = cluster.status(leader).unwrap().identity.unwrap();
     assert_ne!(new, old);
-    let next = cluster.session(leader).take("key", 2, 250);
+    let next = Client::new(&cluster).take("key", 0, 250);
     assert!(next > token, "{next} after {token}");
     let (done, said) = cluster.try_init(&["--new-identity"]);
     assert!(!done && said.contains(&new), "a cluster that lives was replaced: {said}");
@@ -77,8 +76,7 @@ fn e78_a_blank_process_serves_nobody() {
     cluster.node(Host(0)).start();
     let refused = |cluster: &Cluster<'_>| {
         network.place(cluster.client()).within(|| {
-            let mut session = Raw::connect(cluster.address(Host(0)));
-            assert_eq!(session.ask_in(b"", false), Reply::error("not_active"));
+            expect_not_active(cluster.address(Host(0)));
         });
     };
     refused(&cluster);
@@ -91,20 +89,20 @@ fn e78_a_blank_process_serves_nobody() {
     // A place that is emptied serves again only as a node.
     let leader = cluster.wait_leader();
     let place = cluster.hosts().find(|&host| host != leader).unwrap();
-    let token = cluster.session(leader).take("key", 1, 250);
+    let token = Client::new(&cluster).take("key", 0, 250);
     cluster.node(place).restart();
     network.place(cluster.client()).within(|| {
         loop {
             let mut session = Raw::connect(cluster.address(place));
-            match session.ask_in(b"", false) {
-                Reply::Leader(_) => {
+            match session.greet(b"", false) {
+                Ok(_) => {
                     session.release("key", token + 1);
                     session.acquire("key", 5, 0, 5);
                     let said = heard(&mut session, Duration::from_millis(300));
                     assert!(!said.iter().any(is_definite), "{said:?}");
                     break;
                 }
-                other => assert_eq!(other, Reply::error("not_active")),
+                Err(said) => assert_eq!(said, "Enot_active"),
             }
         }
     });

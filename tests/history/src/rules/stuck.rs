@@ -5,15 +5,33 @@ use std::collections::HashMap;
 
 use crate::facts::{Facts, KeyFacts, Releases};
 use crate::report::Findings;
-use crate::{Call, Nanos, Outcome, Rule, SECOND};
+use crate::{Call, Nanos, Outcome, Returned, Rule, SECOND};
 
 /// From when until when somebody may hold a key.
 type Span = (Nanos, Nanos);
 
 pub(crate) fn check(facts: &Facts<'_>, found: &mut Findings<'_>) {
     let Some(late) = facts.rules.late_answer else { return };
-    let spans: Option<HashMap<&str, Vec<Span>>> =
-        facts.keys.iter().map(|(&name, key)| Some((name, spans(facts, key, late)?))).collect();
+    let mut refused: HashMap<&str, Vec<Span>> = HashMap::new();
+    if facts.rules.busy {
+        // A grant that was on its way to the log, and came to nothing with its leader, has
+        // turned away others meanwhile.
+        for op in &facts.history.ops {
+            if let (Call::Acquire { .. }, Some(Returned { at, outcome: Outcome::Busy })) =
+                (&op.call, op.returned)
+            {
+                refused.entry(&op.key).or_default().push((op.invoked, at));
+            }
+        }
+    }
+    let spans: Option<HashMap<&str, Vec<Span>>> = facts
+        .keys
+        .iter()
+        .map(|(&name, key)| {
+            let refused = refused.remove(name).unwrap_or_default();
+            Some((name, spans(facts, key, refused, late)?))
+        })
+        .collect();
     let Some(spans) = spans else { return };
     for op in &facts.history.ops {
         let (Call::Acquire { wait_secs, .. }, Some(returned)) = (&op.call, op.returned) else { continue };
@@ -45,10 +63,9 @@ pub(crate) fn check(facts: &Facts<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// When somebody may hold the key, in order and apart from each other; `None`: it is not
-/// known when leases end.
-fn spans(facts: &Facts<'_>, key: &KeyFacts<'_>, late: Nanos) -> Option<Vec<Span>> {
-    let mut spans = Vec::with_capacity(key.grants.len() + key.silent.len());
+/// When somebody may hold the key, in order and apart from each other, beside these
+/// `spans`; `None`: it is not known when leases end.
+fn spans(facts: &Facts<'_>, key: &KeyFacts<'_>, mut spans: Vec<Span>, late: Nanos) -> Option<Vec<Span>> {
     for grant in &key.grants {
         let told_itself = grant.op.returned.is_some_and(|returned| returned.at == grant.returned);
         let earliest = if told_itself { grant.returned.saturating_sub(late) } else { 0 };

@@ -364,6 +364,31 @@ fn a_free_key_that_is_refused() {
     });
 }
 
+/// A grant that came to nothing with its leader has turned others away meanwhile, and
+/// nobody else.
+#[test]
+fn a_free_key_that_is_refused_beside_a_grant_that_came_to_nothing() {
+    let acquire = |id, invoked, outcome| Op {
+        id,
+        process: id,
+        lane: None,
+        key: "key".to_owned(),
+        call: Call::acquire(0, 1),
+        invoked,
+        returned: Some(Returned { at: invoked + 2 * MS, outcome }),
+    };
+    let rules = Rules { busy: true, ..Rules::default() };
+    for (refused_at, broken) in [(SECOND + MS, false), (SECOND + 3 * MS, true)] {
+        let ops = vec![acquire(1, SECOND, Outcome::Busy), acquire(2, refused_at, Outcome::TimedOut)];
+        let violations = check(&History { ops, notes: Vec::new() }, &rules);
+        assert_eq!(
+            violations.iter().any(|violation| violation.rule == Rule::Stuck),
+            broken,
+            "{violations:?}"
+        );
+    }
+}
+
 #[test]
 fn a_free_key_that_is_waited_for() {
     for outcome in [Outcome::TimedOut, Outcome::Granted { token: 1 << 60, ends: None }] {

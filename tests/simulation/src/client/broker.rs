@@ -36,7 +36,10 @@ pub(super) struct Link {
 enum State {
     Closed,
     /// Connected; the first frame has not come.
-    Greeting { conn: u64, since: Time },
+    Greeting {
+        conn: u64,
+        since: Time,
+    },
     Open(Box<Open>),
 }
 
@@ -65,6 +68,14 @@ impl Link {
     pub(super) fn session(&mut self) -> Option<&mut Session<Caller>> {
         match &mut self.state {
             State::Open(open) => Some(&mut open.session),
+            State::Closed | State::Greeting { .. } => None,
+        }
+    }
+
+    /// The connection of its session.
+    pub(super) fn conn(&self) -> Option<u64> {
+        match &self.state {
+            State::Open(open) => Some(open.conn),
             State::Closed | State::Greeting { .. } => None,
         }
     }

@@ -4,19 +4,19 @@
 
 use std::sync::Arc;
 
-use ticketing::sans_io::{Fate, Kind, Request, Why};
+use ticketing::sans_io::{Kind, Request};
 use ticketing_engine::Nanos;
+use ticketing_history::{Call, Outcome};
 
 use super::{Caller, Client};
 use crate::context::Context;
 use crate::events::ClientEvent;
-use crate::ledger::No;
 use crate::mutant::Mutant;
 use crate::time::{MILLISECOND, SECOND};
 use crate::trace::Line;
 
 const RELEASE_TIMEOUT: Nanos = 5 * SECOND;
-const VERIFY_TIMEOUT: Nanos = 30 * SECOND;
+pub(super) const VERIFY_TIMEOUT: Nanos = 30 * SECOND;
 const PLACE_TIMEOUT: Nanos = 5 * SECOND;
 
 /// How long an immediate try waits for a session.
@@ -28,21 +28,23 @@ const PAUSE: u64 = 100 * MILLISECOND;
 /// One request, over all its tries.
 #[derive(Debug)]
 pub(super) struct Job {
-    key: Arc<str>,
-    what: What,
-    until: Nanos,
+    pub(super) key: Arc<str>,
+    pub(super) what: What,
+    pub(super) until: Nanos,
     /// The link that has it.
-    link: Option<u8>,
+    pub(super) link: Option<u8>,
     /// Who waits for it. Without anybody it is a record, or goes on by itself.
-    caller: Option<u8>,
+    pub(super) caller: Option<u8>,
+    /// Its place in the record.
+    pub(super) op: Option<usize>,
     /// It pauses before the next try.
     rests: bool,
     /// Nothing is broken while it runs: it must be answered.
-    fair: bool,
+    pub(super) fair: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(super) enum What {
     Acquire { owner: u64, wait_secs: u8, lease_secs: u8 },
     Verify { owner: u64, lease_secs: u8, sent_at: Nanos, not: Option<u8> },
     Place { owner: u64 },
@@ -100,12 +102,14 @@ impl Client {
 
     /// Gives a lock back; nobody needs to wait for that.
     pub(super) fn release(&mut self, ctx: &mut Context, key: Arc<str>, token: u64, worker: Option<u8>) {
-        ctx.ledger.releases(ctx.now, token);
+        if !ctx.plan.is(Mutant::ActsAfterRelease) {
+            ctx.ledger.releases(ctx.now, token);
+        }
         ctx.note(Line::Releases { client: self.number, token });
         self.begin_job(ctx, key, What::Release { token, tried: false }, RELEASE_TIMEOUT, worker);
     }
 
-    fn begin_job(
+    pub(super) fn begin_job(
         &mut self,
         ctx: &mut Context,
         key: Arc<str>,
@@ -116,7 +120,17 @@ impl Client {
         let id = self.next_job;
         self.next_job += 1;
         let until = self.local(ctx) + patience;
-        self.jobs.insert(id, Job { key, what, until, link: None, caller, rests: false, fair: ctx.fair });
+        let call = match what {
+            What::Acquire { owner, wait_secs, lease_secs } => {
+                Some((Call::acquire(wait_secs, lease_secs), Some(owner)))
+            }
+            What::Verify { owner, .. } => Some((Call::Verify { of: owner }, None)),
+            What::Release { token, .. } => Some((Call::Release { token }, None)),
+            What::Place { .. } => None,
+        };
+        let op = call.map(|(call, id)| ctx.record.begins(ctx.now, self.who(), &key, call, id));
+        let job = Job { key, what, until, link: None, caller, op, rests: false, fair: ctx.fair };
+        self.jobs.insert(id, job);
         self.choose(ctx, id);
     }
 
@@ -132,6 +146,7 @@ impl Client {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.caller.is_some()) else { return false };
         let What::Acquire { owner, .. } = job.what else { return false };
         job.caller = None;
+        ctx.record.ends(ctx.now, job.op, Outcome::GivenBack);
         let (key, link) = (Arc::clone(&job.key), job.link);
         match link {
             None => {
@@ -162,9 +177,13 @@ impl Client {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.link = Some(number);
         let request = Request { key: Arc::clone(&job.key), kind: job.kind(), until: job.until };
+        let op = job.op;
         let caller = Caller { job: id, told: std::rc::Rc::clone(&self.told) };
         if let Some(session) = self.link(number).and_then(super::broker::Link::session) {
             session.submit(local, request, caller);
+        }
+        if let Some((op, conn)) = op.zip(self.link(number).and_then(|link| link.conn())) {
+            ctx.record.submitted(op, conn);
         }
         self.drive(ctx, number);
     }
@@ -210,179 +229,19 @@ impl Client {
     /// Nothing was sent, and there is no time left.
     fn too_late(&mut self, ctx: &mut Context, id: u64) {
         let Some(job) = self.jobs.remove(&id) else { return };
+        let nothing_sent = !matches!(job.what, What::Release { tried: true, .. } | What::Verify { .. });
+        let outcome = if nothing_sent { Outcome::NotSent } else { Outcome::Indeterminate };
+        ctx.record.ends(ctx.now, job.op, outcome);
         self.over(ctx, job.caller, "not connected");
     }
 
-    fn fated(&mut self, ctx: &mut Context, id: u64, fate: &Fate) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let failed = matches!(fate, Fate::Unsent | Fate::Busy | Fate::Unanswered { .. });
-        if job.fair && job.caller.is_some() && failed {
-            ctx.ledger.fail("Liveness", format!("nothing is broken, and {job:?} ends as {fate:?}"));
-        }
-        match job.what {
-            What::Acquire { owner, lease_secs, .. } => self.acquire_fated(ctx, id, (owner, lease_secs), fate),
-            What::Verify { owner, lease_secs, .. } => self.verify_fated(ctx, id, (owner, lease_secs), fate),
-            What::Release { token, tried } => self.release_fated(ctx, id, (token, tried), fate),
-            What::Place { .. } => match fate {
-                Fate::Unanswered { .. } => job.caller = None,
-                _ => drop(self.jobs.remove(&id)),
-            },
-        }
-    }
-
-    fn over(&mut self, ctx: &mut Context, caller: Option<u8>, how: &'static str) {
+    pub(super) fn over(&mut self, ctx: &mut Context, caller: Option<u8>, how: &'static str) {
         if let Some(worker) = caller {
             self.finished(ctx, worker, how);
         }
     }
 
-    fn acquire_fated(&mut self, ctx: &mut Context, id: u64, (owner, lease_secs): (u64, u8), fate: &Fate) {
-        let (local, client) = (self.local(ctx), self.number);
-        match *fate {
-            Fate::Granted { token, ends_at } => {
-                let Some(job) = self.jobs.remove(&id) else { return };
-                let claim = self.claims.get_mut(&owner);
-                let spoken_for = claim.as_deref().is_some_and(|claim| *claim == Claim::Verified);
-                if let Some(claim) = claim.filter(|claim| **claim == Claim::Open) {
-                    *claim = Claim::Released;
-                }
-                if !spoken_for {
-                    self.granted(ctx, (owner, lease_secs), &job.key, (token, ends_at), job.caller, false);
-                }
-            }
-            Fate::TimedOut | Fate::Busy => {
-                let no = if matches!(fate, Fate::Busy) { No::Busy } else { No::TimedOut };
-                let why = if no == No::Busy { "is busy" } else { "waits no longer" };
-                ctx.ledger.refused(owner, no);
-                ctx.note(Line::Refused { client, owner, why });
-                let Some(job) = self.jobs.remove(&id) else { return };
-                self.over(ctx, job.caller, why);
-            }
-            Fate::Unsent => self.again(ctx, id),
-            Fate::Unanswered { sent_at, ref why } => {
-                let Some(job) = self.jobs.get_mut(&id) else { return };
-                if matches!(why, Why::Lost(_)) && ctx.plan.is(Mutant::SendsAgain) && local < job.until {
-                    return self.again(ctx, id);
-                }
-                let (key, caller) = (Arc::clone(&job.key), job.caller.take());
-                let not = job.link.filter(|_| matches!(why, Why::Overdue));
-                if not.is_none() {
-                    self.jobs.remove(&id);
-                }
-                ctx.ledger.count.uncertain += 1;
-                let why = if not.is_none() { "lost" } else { "overdue" };
-                ctx.note(Line::Uncertain { client, owner, why });
-                self.claims.entry(owner).or_insert(Claim::Open);
-                if caller.is_some() && ctx.random.chance(0.6) {
-                    let what = What::Verify { owner, lease_secs, sent_at, not };
-                    self.begin_job(ctx, key, what, VERIFY_TIMEOUT, caller);
-                } else {
-                    self.over(ctx, caller, "indeterminate");
-                }
-            }
-            Fate::Place { .. } | Fate::Released | Fate::NotHeld => {
-                ctx.ledger.fail("Answer", format!("{owner:x} asks for a lock and is told {fate:?}"));
-            }
-        }
-    }
-
-    /// A grant has come; `caller` is who wants it.
-    fn granted(
-        &mut self,
-        ctx: &mut Context,
-        (owner, lease_secs): (u64, u8),
-        key: &Arc<str>,
-        (token, mut ends_at): (u64, Nanos),
-        caller: Option<u8>,
-        verified: bool,
-    ) {
-        let local = self.local(ctx);
-        if ctx.plan.is(Mutant::CountsFromAnswer) {
-            ends_at = local + u64::from(lease_secs) * 995 * MILLISECOND;
-        }
-        let taker = caller.filter(|_| local < ends_at);
-        let left_ms = ends_at.saturating_sub(local) / MILLISECOND;
-        ctx.note(Line::Granted { client: self.number, owner, token, left_ms, verified });
-        ctx.ledger.granted(ctx.now, owner, token, self.clock.when(ends_at), taker.is_some());
-        match taker {
-            Some(worker) => self.holds(ctx, worker, (Arc::clone(key), token), lease_secs),
-            None => {
-                // Too late for whoever asked.
-                self.over(ctx, caller, "insufficient lease");
-                if !ctx.plan.is(Mutant::KeepsLateGrant) {
-                    self.release(ctx, Arc::clone(key), token, None);
-                }
-            }
-        }
-    }
-
-    fn verify_fated(&mut self, ctx: &mut Context, id: u64, (owner, lease_secs): (u64, u8), fate: &Fate) {
-        let client = self.number;
-        match *fate {
-            Fate::Granted { token, ends_at } => {
-                let Some(job) = self.jobs.remove(&id) else { return };
-                match self.claims.get_mut(&owner) {
-                    Some(claim) if *claim == Claim::Open && job.caller.is_some() => {
-                        *claim = Claim::Verified;
-                        ctx.ledger.count.verified += 1;
-                        self.granted(ctx, (owner, lease_secs), &job.key, (token, ends_at), job.caller, true);
-                    }
-                    // The core has it and gives it back.
-                    Some(_) | None => self.over(ctx, job.caller, "not acquired"),
-                }
-            }
-            Fate::Busy => {
-                ctx.ledger.refused(owner, No::NotAcquired);
-                ctx.note(Line::Refused { client, owner, why: "never will be granted" });
-                let Some(job) = self.jobs.remove(&id) else { return };
-                self.over(ctx, job.caller, "not acquired");
-            }
-            Fate::Unanswered { why: Why::Overdue, .. } => {
-                let Some(job) = self.jobs.get_mut(&id) else { return };
-                let caller = job.caller.take();
-                self.over(ctx, caller, "still indeterminate");
-            }
-            Fate::Unanswered { .. } | Fate::Unsent => {
-                self.again_later(ctx, id);
-            }
-            Fate::TimedOut | Fate::Place { .. } | Fate::Released | Fate::NotHeld => {
-                ctx.ledger.fail("Answer", format!("a verify of {owner:x} is told {fate:?}"));
-            }
-        }
-    }
-
-    fn release_fated(&mut self, ctx: &mut Context, id: u64, (token, tried): (u64, bool), fate: &Fate) {
-        let client = self.number;
-        let how = match fate {
-            Fate::Released => {
-                ctx.ledger.released(token);
-                "released"
-            }
-            Fate::NotHeld => {
-                ctx.ledger.not_held(ctx.now, token, !tried);
-                "was not held"
-            }
-            Fate::Unsent => return self.again(ctx, id),
-            Fate::Unanswered { why, .. } => {
-                if let Some(What::Release { tried, .. }) = self.jobs.get_mut(&id).map(|job| &mut job.what) {
-                    *tried = true;
-                }
-                match why {
-                    Why::Overdue => "release unconfirmed",
-                    Why::Moved => return self.again_later(ctx, id),
-                    Why::Lost(_) => return self.again(ctx, id),
-                }
-            }
-            Fate::Granted { .. } | Fate::TimedOut | Fate::Busy | Fate::Place { .. } => {
-                return ctx.ledger.fail("Answer", format!("a release of {token} is told {fate:?}"));
-            }
-        };
-        ctx.note(Line::Released { client, token, how });
-        let Some(job) = self.jobs.remove(&id) else { return };
-        self.over(ctx, job.caller, how);
-    }
-
-    fn again(&mut self, ctx: &mut Context, id: u64) {
+    pub(super) fn again(&mut self, ctx: &mut Context, id: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.link = None;
             if job.caller.is_none() && matches!(job.what, What::Acquire { .. } | What::Place { .. }) {
@@ -393,7 +252,7 @@ impl Client {
         }
     }
 
-    fn again_later(&mut self, ctx: &mut Context, id: u64) {
+    pub(super) fn again_later(&mut self, ctx: &mut Context, id: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             (job.link, job.rests) = (None, true);
             ctx.client_in(PAUSE, self.number, self.life, ClientEvent::Job(id));

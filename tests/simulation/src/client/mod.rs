@@ -2,6 +2,7 @@
 //! them that chooses and tries again as the real one does, and workers who want locks.
 
 mod broker;
+mod fates;
 mod jobs;
 mod workers;
 
@@ -121,6 +122,7 @@ impl Client {
     /// The process ends; what it held nobody acts on any more.
     pub(crate) fn end(&mut self, ctx: &mut Context) {
         ctx.ledger.died(ctx.now, self.who());
+        ctx.record.died(ctx.now, self.who());
         (self.up, self.paused) = (false, false);
         self.deferred.clear();
         // Late events are of an earlier life.

@@ -18,7 +18,9 @@ impl Node {
             let counts = match self.apply_entry(ctx, &entry) {
                 Ok(counts) => counts,
                 Err(broken) => {
-                    return ctx.ledger.fail("Replica", format!("node {}, entry {index}: {broken}", self.slot));
+                    return ctx
+                        .ledger
+                        .fail("Replica", format!("node {}, entry {index}: {broken}", self.slot));
                 }
             };
             let Context { now, ledger, trace, .. } = ctx;

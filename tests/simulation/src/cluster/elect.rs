@@ -17,14 +17,13 @@ fn reachable(ctx: &Context, nodes: &[Node], one: &Node) -> Vec<usize> {
 
 /// The node that leads and can get something done.
 pub(crate) fn leader(ctx: &Context, nodes: &[Node]) -> Option<usize> {
-    let leads = |node: &Node| {
-        node.runs() && node.raft.leading.is_some() && ctx.members.is_voter(node.id)
-    };
+    let leads = |node: &Node| node.runs() && node.raft.leading.is_some() && ctx.members.is_voter(node.id);
     let best = (0..nodes.len()).filter(|&index| nodes.get(index).is_some_and(leads));
     let best = best.max_by_key(|&index| nodes.get(index).map(|node| node.raft.term))?;
     let node = nodes.get(best)?;
     let followers = reachable(ctx, nodes, node).into_iter();
-    let followers = followers.filter(|&index| nodes.get(index).is_some_and(|it| it.raft.term <= node.raft.term));
+    let followers =
+        followers.filter(|&index| nodes.get(index).is_some_and(|it| it.raft.term <= node.raft.term));
     (followers.count() >= ctx.members.majority()).then_some(best)
 }
 

@@ -11,7 +11,7 @@ use crate::events::{Event, NodeEvent};
 use crate::mutant::Mutant;
 use crate::network::Endpoint;
 use crate::server::Node;
-use crate::time::{MICROSECOND, MILLISECOND, SECOND, Time};
+use crate::time::{MILLISECOND, SECOND, Time};
 use crate::trace::Line;
 
 /// What a node knows of the log and of its leader.
@@ -131,7 +131,8 @@ impl Node {
     fn replicate_to(&mut self, ctx: &mut Context, peer: u64, ask: bool) {
         let (term, committed) = (self.raft.term, self.raft.committed);
         let (base, last) = (self.raft.log.base(), self.raft.log.last());
-        let Some(progress) = self.raft.leading.as_mut().and_then(|leading| leading.peers.get_mut(&peer)) else {
+        let Some(progress) = self.raft.leading.as_mut().and_then(|leading| leading.peers.get_mut(&peer))
+        else {
             return;
         };
         if progress.in_transfer {
@@ -304,7 +305,11 @@ impl Node {
         let Some(leading) = &self.raft.leading else { return };
         let last = self.raft.log.last();
         let has = |voter: &u64| {
-            if *voter == self.id { Some(last) } else { leading.peers.get(voter).map(|progress| progress.matched) }
+            if *voter == self.id {
+                Some(last)
+            } else {
+                leading.peers.get(voter).map(|progress| progress.matched)
+            }
         };
         let mut matched = ctx.members.voters.iter().map(|voter| has(voter).unwrap_or(0)).collect::<Vec<_>>();
         matched.sort_unstable_by(|one, other| other.cmp(one));

@@ -39,7 +39,10 @@ impl Ledger {
             self.fail("Answer", format!("{owner:x} is told {token} after {no:?}"));
         }
         if token <= newer_than {
-            self.fail("Tokens", format!("{token} is told to {owner:x}, who asked after {newer_than} was told"));
+            self.fail(
+                "Tokens",
+                format!("{token} is told to {owner:x}, who asked after {newer_than} was told"),
+            );
         }
         self.told = self.told.max(token);
         let Some(grant) = self.grants.get_mut(&token) else {

@@ -180,7 +180,8 @@ impl Ledger {
         let since = self.running.get(&slot).and_then(|running| running.get(&token)).copied();
         let Some(grant) = self.grants.get_mut(&token) else { return };
         grant.run_out_at.get_or_insert(now);
-        if let Some((_, until)) = grant.holder.filter(|&(_, until)| until > now && grant.release_at.is_none()) {
+        if let Some((_, until)) = grant.holder.filter(|&(_, until)| until > now && grant.release_at.is_none())
+        {
             let early = (until - now) / 1_000_000;
             return self.fail("Lease", format!("{token} ends {early} ms before its holder's own end"));
         }

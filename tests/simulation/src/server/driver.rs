@@ -151,7 +151,7 @@ impl Node {
     }
 
     pub(super) fn propose_soon(&mut self, ctx: &mut Context, command: Command) {
-        let worst = if ctx.random.chance(0.02) { 20 * MILLISECOND } else { 200 * MICROSECOND };
+        let worst = if ctx.random.chance(0.02) { 20 * MILLISECOND } else { ctx.plan.telling };
         let at = ctx.now + ctx.random.between(0, worst);
         self.raft.proposal_at = self.raft.proposal_at.max(at);
         let pause = self.raft.proposal_at - ctx.now;

@@ -48,6 +48,9 @@ impl Node {
         if self.server.decider.office().is_some() || self.server.asked || self.server.draining {
             return;
         }
+        if ctx.plan.is(Mutant::OneOfficeATerm) && self.server.last.term == term {
+            return;
+        }
         let run = if self.server.last.term == term { self.server.last.run + 1 } else { 1 };
         let office = Office { term, run };
         self.server.last = office;

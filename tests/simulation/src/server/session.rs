@@ -224,7 +224,8 @@ impl Node {
         conn.keeping_alive = false;
         let told = self.raft.deposed_at.max(self.server.awake_since) + SECOND;
         if self.raft.leading.is_none() && ctx.now > told && !self.server.queues.is_empty() {
-            ctx.ledger.fail("Office", format!("node {} does not lead, and still lets clients wait", self.slot));
+            ctx.ledger
+                .fail("Office", format!("node {} does not lead, and still lets clients wait", self.slot));
         }
         if conn.owed > 0 && conn.unsent.is_empty() && ctx.now >= conn.quiet_since + KEEP_ALIVE {
             conn.unsent.push_back(Frame { bytes: vec![b'\n'], sent: 0, grant: None });

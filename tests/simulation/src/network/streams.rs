@@ -1,24 +1,16 @@
-//! What lies between processes: delays, partitions, and the byte streams between
-//! clients and servers.
-//!
-//! A stream takes as many bytes as its buffers hold, delivers them in order and in
-//! any pieces, stops where the network is cut, and can lose its end after any byte.
+//! The byte streams between clients and servers: they take as many bytes as their
+//! buffers hold, deliver them in order and in any pieces, stop where the network is
+//! cut, and can lose their end after any byte.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
+use super::{Endpoint, Network};
 use crate::events::{Event, Queue};
 use crate::random::Random;
-use crate::time::{MICROSECOND, MILLISECOND, SECOND, Time};
+use crate::time::{MICROSECOND, SECOND, Time};
 
 /// A kernel gives a connection up when nothing was acknowledged for so long.
-const UNACKNOWLEDGED: Time = 10 * SECOND;
-
-/// A process of the run: the nodes by slot, then the clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Endpoint {
-    Node(u8),
-    Client(u8),
-}
+pub(super) const UNACKNOWLEDGED: Time = 10 * SECOND;
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +37,14 @@ pub(crate) enum Arrival {
 
 /// One direction of a connection.
 #[derive(Debug)]
-struct Stream {
+pub(super) struct Stream {
     chunks: VecDeque<Arrival>,
     in_flight: usize,
     capacity: usize,
     /// Nothing arrives before this.
-    last_at: Time,
+    pub(super) last_at: Time,
     /// Arrivals that were due while the network was cut.
-    held_up: u32,
+    pub(super) held_up: u32,
     /// The writer waits for room.
     full: bool,
     /// After so many more bytes the stream ends.
@@ -69,7 +61,7 @@ pub(crate) struct Conn {
     pub(crate) link: u8,
     pub(crate) slot: u8,
     /// Since when a direction has been cut without a break.
-    cut_since: Option<Time>,
+    pub(super) cut_since: Option<Time>,
     /// One end has vanished without a word.
     half_open: bool,
     to_server: Stream,
@@ -77,14 +69,14 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    fn stream(&mut self, to: Side) -> &mut Stream {
+    pub(super) fn stream(&mut self, to: Side) -> &mut Stream {
         match to {
             Side::Server => &mut self.to_server,
             Side::Client => &mut self.to_client,
         }
     }
 
-    const fn from_to(&self, to: Side) -> (Endpoint, Endpoint) {
+    pub(super) const fn ends(&self, to: Side) -> (Endpoint, Endpoint) {
         match to {
             Side::Server => (Endpoint::Client(self.client), Endpoint::Node(self.slot)),
             Side::Client => (Endpoint::Node(self.slot), Endpoint::Client(self.client)),
@@ -92,152 +84,8 @@ impl Conn {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Network {
-    nodes: u8,
-    endpoints: usize,
-    /// How many faults cut each way.
-    cuts: Vec<u8>,
-    /// Added to every delay from or to this endpoint.
-    slowness: Vec<Time>,
-    delay: Time,
-    /// How large the buffers of a stream are.
-    buffers: (u64, u64),
-    conns: BTreeMap<u64, Conn>,
-    next_conn: u64,
-}
-
 impl Network {
-    pub(crate) fn new(nodes: u8, clients: u8, delay: Time, buffers: (u64, u64)) -> Self {
-        let endpoints = usize::from(nodes) + usize::from(clients);
-        Self {
-            nodes,
-            endpoints,
-            cuts: vec![0; endpoints * endpoints],
-            slowness: vec![0; endpoints],
-            delay,
-            buffers,
-            conns: BTreeMap::new(),
-            next_conn: 1,
-        }
-    }
-
-    fn index(&self, endpoint: Endpoint) -> usize {
-        match endpoint {
-            Endpoint::Node(slot) => usize::from(slot),
-            Endpoint::Client(client) => usize::from(self.nodes) + usize::from(client),
-        }
-    }
-
-    fn way(&self, from: Endpoint, to: Endpoint) -> usize {
-        self.index(from) * self.endpoints + self.index(to)
-    }
-
-    /// Whether anything gets from one to the other.
-    pub(crate) fn reaches(&self, from: Endpoint, to: Endpoint) -> bool {
-        from == to || self.cuts.get(self.way(from, to)).is_some_and(|&cuts| cuts == 0)
-    }
-
-    pub(crate) fn connected(&self, one: Endpoint, other: Endpoint) -> bool {
-        self.reaches(one, other) && self.reaches(other, one)
-    }
-
-    /// How long something takes from one to the other.
-    pub(crate) fn delay(&self, random: &mut Random, from: Endpoint, to: Endpoint) -> Time {
-        let slow = [from, to].map(|end| self.slowness.get(self.index(end)).copied().unwrap_or(0));
-        let slow = slow.iter().sum::<Time>();
-        let usual = 20 * MICROSECOND + random.around(self.delay);
-        if slow == 0 { usual } else { usual + random.between(slow / 2, slow) }
-    }
-
-    pub(crate) fn slow_down(&mut self, endpoint: Endpoint, by: Time) {
-        let index = self.index(endpoint);
-        if let Some(slowness) = self.slowness.get_mut(index) {
-            *slowness = by;
-        }
-    }
-
-    /// Cuts these ways, on top of other cuts.
-    pub(crate) fn cut(&mut self, now: Time, queue: &mut Queue, random: &mut Random, ways: &[(Endpoint, Endpoint)]) {
-        for &(from, to) in ways {
-            let way = self.way(from, to);
-            if let Some(cuts) = self.cuts.get_mut(way) {
-                *cuts += 1;
-            }
-        }
-        for id in self.crossing(ways) {
-            let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.cut_since.is_none()) else { continue };
-            conn.cut_since = Some(now);
-            for side in [Side::Client, Side::Server] {
-                let at = now + UNACKNOWLEDGED + random.between(0, SECOND);
-                queue.push(at, Event::Doomed { conn: id, side });
-            }
-        }
-    }
-
-    /// Takes such cuts back.
-    pub(crate) fn heal(
-        &mut self,
-        now: Time,
-        queue: &mut Queue,
-        random: &mut Random,
-        ways: &[(Endpoint, Endpoint)],
-    ) {
-        for &(from, to) in ways {
-            let way = self.way(from, to);
-            if let Some(cuts) = self.cuts.get_mut(way) {
-                *cuts = cuts.saturating_sub(1);
-            }
-        }
-        for id in self.crossing(ways) {
-            let Some(conn) = self.conns.get(&id) else { continue };
-            let open = [Side::Client, Side::Server].map(|to| {
-                let (from, to) = conn.from_to(to);
-                self.reaches(from, to)
-            });
-            let delay = self.delay(random, Endpoint::Client(conn.client), Endpoint::Node(conn.slot));
-            let Some(conn) = self.conns.get_mut(&id) else { continue };
-            if open == [true, true] {
-                conn.cut_since = None;
-            }
-            for (to, open) in [Side::Client, Side::Server].into_iter().zip(open) {
-                let stream = conn.stream(to);
-                if open {
-                    // What was lost is sent again.
-                    for _ in 0..std::mem::take(&mut stream.held_up) {
-                        stream.last_at = stream.last_at.max(now + delay);
-                        queue.push(stream.last_at, Event::Arrives { conn: id, to });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes all cuts of these ways back.
-    pub(crate) fn mend(
-        &mut self,
-        now: Time,
-        queue: &mut Queue,
-        random: &mut Random,
-        ways: &[(Endpoint, Endpoint)],
-    ) {
-        self.cuts.fill(0);
-        self.heal(now, queue, random, ways);
-    }
-
-    fn crossing(&self, ways: &[(Endpoint, Endpoint)]) -> Vec<u64> {
-        let crosses = |conn: &Conn| {
-            [Side::Client, Side::Server].into_iter().any(|to| ways.contains(&conn.from_to(to)))
-        };
-        self.conns.iter().filter(|(_, conn)| crosses(conn)).map(|(&id, _)| id).collect()
-    }
-
-    pub(crate) fn open(
-        &mut self,
-        random: &mut Random,
-        (client, link): (u8, u8),
-        slot: u8,
-    ) -> u64 {
+    pub(crate) fn open(&mut self, random: &mut Random, (client, link): (u8, u8), slot: u8) -> u64 {
         let mut stream = || Stream {
             chunks: VecDeque::new(),
             in_flight: 0,
@@ -283,7 +131,7 @@ impl Network {
         (id, to): (u64, Side),
         bytes: &[u8],
     ) -> Option<usize> {
-        let (from, end) = self.conns.get(&id)?.from_to(to);
+        let (from, end) = self.conns.get(&id)?.ends(to);
         let delay = self.delay(random, from, end);
         let stream = self.conns.get_mut(&id)?.stream(to);
         if !stream.writer_open {
@@ -310,7 +158,7 @@ impl Network {
     /// learns of it behind what was written before.
     pub(crate) fn close(&mut self, now: Time, queue: &mut Queue, random: &mut Random, id: u64, by: Side) {
         let Some(conn) = self.conns.get(&id) else { return };
-        let (from, end) = conn.from_to(by.other());
+        let (from, end) = conn.ends(by.other());
         let delay = self.delay(random, from, end);
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let inward = conn.stream(by);
@@ -357,7 +205,7 @@ impl Network {
 
     /// What arrives now, at this end.
     pub(crate) fn arrive(&mut self, now: Time, queue: &mut Queue, id: u64, to: Side) -> Option<Arrival> {
-        let (from, end) = self.conns.get(&id)?.from_to(to);
+        let (from, end) = self.conns.get(&id)?.ends(to);
         let open = self.reaches(from, end);
         let stream = self.conns.get_mut(&id)?.stream(to);
         if !stream.reader_open {
@@ -404,11 +252,6 @@ impl Network {
             self.conns.remove(&id);
         }
     }
-
-    /// How long until a message of this moment is there, or not at all.
-    pub(crate) fn message(&self, random: &mut Random, from: Endpoint, to: Endpoint) -> Option<Time> {
-        self.reaches(from, to).then(|| self.delay(random, from, to))
-    }
 }
 
 impl Stream {
@@ -418,6 +261,3 @@ impl Stream {
         queue.push(self.last_at, Event::Arrives { conn, to });
     }
 }
-
-/// Beyond this a delay is a fault.
-pub(crate) const SLOW: Time = 200 * MILLISECOND;

@@ -1,0 +1,317 @@
+//! Clusters of nodes in one process.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use ticketing_cluster::{Alone, Cluster, Config, Init, InitError, Slots, Stage, StartError, Status, Timing};
+use ticketing_engine::{Effect, Fate, Office, record};
+use ticketing_peer::Secret;
+use tokio::runtime::Runtime;
+
+fn clock() -> u64 {
+    use std::sync::OnceLock;
+    static START: OnceLock<Instant> = OnceLock::new();
+    let since = START.get_or_init(Instant::now).elapsed();
+    1_000_000_000_000 + u64::try_from(since.as_nanos()).unwrap()
+}
+
+fn peer_config() -> ticketing_peer::Config {
+    let secret = Secret::new(b"a secret for the tests").unwrap();
+    ticketing_peer::Config { secret, tls: None, limits: ticketing_peer::Limits::default() }
+}
+
+/// What a node remembers when its process ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Nothing.
+    Nothing,
+    /// Which identity its place was in.
+    Marker,
+    /// Everything.
+    Log,
+}
+
+pub(crate) struct Node {
+    pub(crate) cluster: Cluster,
+    pub(crate) runtime: Option<Runtime>,
+}
+
+impl Node {
+    fn start(
+        slots: &Slots,
+        slot: u8,
+        listener: TcpListener,
+        memory: Memory,
+        folder: &Path,
+    ) -> Result<Self, StartError> {
+        let runtime = runtime();
+        let config = Config {
+            slots: slots.clone(),
+            slot,
+            peer: peer_config(),
+            timing: Timing::default(),
+            clock,
+            hash_seed: [1, u64::from(slot)],
+            data_dir: (memory == Memory::Log).then(|| folder.to_owned()),
+            log_memory: ticketing_cluster::LOG_MEMORY,
+            state_dir: (memory == Memory::Marker).then(|| folder.to_owned()),
+        };
+        let cluster = runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            Cluster::start(config, listener).await
+        })?;
+        Ok(Self { cluster, runtime: Some(runtime) })
+    }
+
+    /// A server alone.
+    pub(crate) fn alone(folder: &Path) -> Result<Self, StartError> {
+        let runtime = runtime();
+        let (data_dir, client) = (folder.to_owned(), "127.0.0.1:1".to_owned());
+        let alone = Alone { data_dir, client, clock, hash_seed: [3, 4] };
+        let cluster = runtime.block_on(Cluster::alone(alone))?;
+        Ok(Self { cluster, runtime: Some(runtime) })
+    }
+
+    /// The office that it comes to.
+    pub(crate) fn in_office(&self) -> Office {
+        eventually("it is in office", || self.office())
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.cluster.status()
+    }
+
+    pub(crate) fn office(&self) -> Option<Office> {
+        self.cluster.standing().borrow().office
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.cluster.standing().borrow().stage
+    }
+
+    pub(crate) fn propose(&self, office: Office, seq: u64, effects: &[Effect<'_>]) -> mpsc::Receiver<Fate> {
+        let mut bytes = Vec::new();
+        record::encode(effects.iter().copied(), &mut bytes);
+        let (sender, told) = mpsc::channel();
+        let runtime = self.runtime.as_ref().unwrap();
+        let proposed = self.cluster.propose(office, seq, Bytes::from(bytes), move |fate| {
+            let _ = sender.send(fate);
+        });
+        runtime.block_on(proposed);
+        told
+    }
+}
+
+/// Which keys must be held, by which token.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    tokens: BTreeMap<String, u64>,
+    keys: u64,
+}
+
+impl Held {
+    pub(crate) fn assert_is_held_by(&self, node: &Node) {
+        let replica = node.cluster.replica().unwrap();
+        let table = replica.table();
+        assert_eq!(table.held(), self.tokens.len());
+        for (key, token) in &self.tokens {
+            let held = table.get(key.as_bytes()).unwrap_or_else(|| panic!("{key} is free"));
+            assert_eq!(held.token, *token);
+        }
+        assert!(self.tokens.values().all(|token| *token < table.next_token()));
+    }
+}
+
+impl Node {
+    /// Has many batches of grants and releases committed, all at the same time.
+    pub(crate) fn fill(&self, held: &mut Held, batches: u64) {
+        let office = self.in_office();
+        let place = self.cluster.replica().unwrap().place();
+        let next = place.first_token.max(self.cluster.replica().unwrap().table().next_token());
+        let mut told = Vec::new();
+        for batch in 0..batches {
+            let (key, token) = (format!("key {}", held.keys), next + batch);
+            held.keys += 1;
+            let mut effects = vec![grant(key.as_bytes(), token)];
+            if held.keys.is_multiple_of(3) {
+                effects.push(Effect::Release { key: key.as_bytes(), token });
+            }
+            told.push(self.propose(office, place.batches + batch + 1, &effects));
+            if !held.keys.is_multiple_of(3) {
+                held.tokens.insert(key, token);
+            }
+        }
+        assert!(told.iter().all(|told| fate(told) == Fate::Applied));
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_timeout(Duration::from_secs(5));
+    }
+}
+
+pub(crate) struct Lab {
+    pub(crate) slots: Slots,
+    pub(crate) nodes: Vec<Option<Node>>,
+    memory: Memory,
+    folder: PathBuf,
+    _temporary: Option<TempDir>,
+}
+
+impl Lab {
+    pub(crate) fn blank(count: usize) -> Self {
+        Self::with(count, Memory::Nothing)
+    }
+
+    pub(crate) fn with(count: usize, memory: Memory) -> Self {
+        let (slots, listeners) = places(count);
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().to_owned();
+        let mut lab = Self { slots, nodes: Vec::new(), memory, folder, _temporary: Some(temporary) };
+        for (slot, listener) in listeners.into_iter().enumerate() {
+            let node = lab.start(slot, listener).unwrap();
+            lab.nodes.push(Some(node));
+        }
+        lab
+    }
+
+    /// The cluster that was left in this folder.
+    pub(crate) fn found(slots: Slots, folder: &Path) -> Self {
+        let nodes = slots.iter().map(|_| None).collect();
+        let mut lab = Self { slots, nodes, memory: Memory::Log, folder: folder.to_owned(), _temporary: None };
+        lab.restart_all();
+        lab
+    }
+
+    fn start(&self, slot: usize, listener: TcpListener) -> Result<Node, StartError> {
+        Node::start(&self.slots, u8::try_from(slot).unwrap(), listener, self.memory, &self.folder(slot))
+    }
+
+    /// Where a node keeps what it remembers.
+    pub(crate) fn folder(&self, slot: usize) -> PathBuf {
+        self.folder.join(slot.to_string())
+    }
+
+    pub(crate) fn begun(count: usize) -> Self {
+        let lab = Self::blank(count);
+        lab.init(false).unwrap();
+        lab
+    }
+
+    pub(crate) fn init(&self, new_identity: bool) -> Result<String, InitError> {
+        let init = Init {
+            slots: self.slots.clone(),
+            peer: peer_config(),
+            token_floor: 0,
+            new_identity,
+            wait: Duration::from_secs(5),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(init.run()).map(|identity| identity.to_string())
+    }
+
+    pub(crate) fn up(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().flatten()
+    }
+
+    pub(crate) fn node(&self, slot: usize) -> &Node {
+        self.nodes[slot].as_ref().unwrap()
+    }
+
+    pub(crate) fn kill(&mut self, slot: usize) {
+        self.nodes[slot] = None;
+    }
+
+    /// All at once.
+    pub(crate) fn kill_all(&mut self) {
+        let ends = self.nodes.iter_mut().filter_map(Option::take);
+        let ends = ends.map(|node| std::thread::spawn(|| drop(node))).collect::<Vec<_>>();
+        ends.into_iter().for_each(|end| end.join().unwrap());
+    }
+
+    pub(crate) fn restart(&mut self, slot: usize) {
+        self.try_restart(slot).unwrap();
+    }
+
+    pub(crate) fn restart_all(&mut self) {
+        (0..self.nodes.len()).for_each(|slot| self.restart(slot));
+    }
+
+    pub(crate) fn try_restart(&mut self, slot: usize) -> Result<(), StartError> {
+        let address =
+            self.slots.get(u8::try_from(slot).unwrap()).unwrap().peer.parse::<SocketAddr>().unwrap();
+        let listener = eventually("the address is free again", || bind_again(address));
+        self.nodes[slot] = Some(self.start(slot, listener)?);
+        Ok(())
+    }
+
+    /// Waits until all nodes that are up have applied the same.
+    pub(crate) fn wait_for_agreement(&self) -> Status {
+        eventually("all nodes hold the same", || {
+            let status = self.node(self.leader().0).status();
+            let same = |node: &Node| {
+                let other = node.status();
+                (other.applied, &other.state_hash) == (status.applied, &status.state_hash)
+            };
+            self.up().all(same).then(|| status.clone())
+        })
+    }
+
+    /// The slot of the node that is in office.
+    pub(crate) fn leader(&self) -> (usize, Office) {
+        eventually("somebody is in office", || {
+            let mut nodes = self.nodes.iter().enumerate();
+            nodes.find_map(|(slot, node)| Some((slot, node.as_ref()?.office()?)))
+        })
+    }
+}
+
+/// Addresses that nobody has, and listeners that keep them.
+pub(crate) fn places(count: usize) -> (Slots, Vec<TcpListener>) {
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect::<Vec<_>>();
+    let text = listeners.iter().enumerate().map(|(index, listener)| {
+        format!("n{index}={}@127.0.0.1:{}", listener.local_addr().unwrap(), index + 1)
+    });
+    let slots = text.collect::<Vec<_>>().join(",").parse::<Slots>().unwrap();
+    (slots, listeners)
+}
+
+/// As a server does.
+fn bind_again(address: SocketAddr) -> Option<TcpListener> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::net::TcpListener::bind(address).await.ok()?.into_std().ok() })
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "not within 30 seconds: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, || holds().then_some(()));
+}
+
+pub(crate) fn grant(key: &[u8], token: u64) -> Effect<'_> {
+    Effect::Grant { key, owner: 1, token, lease_secs: 250 }
+}
+
+pub(crate) fn fate(told: &mpsc::Receiver<Fate>) -> Fate {
+    told.recv_timeout(Duration::from_secs(30)).expect("every batch has a fate")
+}
