@@ -251,6 +251,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::durable::DataDirError;
+    use crate::node::StartError;
     use crate::node::{Cluster, Config};
     use crate::timing::Timing;
 
@@ -264,6 +266,15 @@ mod tests {
     }
 
     async fn start(slots: &Slots, slot: u8, listener: TcpListener, folder: &Path) -> Cluster {
+        try_start(slots, slot, listener, folder).await.unwrap()
+    }
+
+    async fn try_start(
+        slots: &Slots,
+        slot: u8,
+        listener: TcpListener,
+        folder: &Path,
+    ) -> Result<Cluster, StartError> {
         let config = Config {
             slots: slots.clone(),
             slot,
@@ -275,7 +286,7 @@ mod tests {
             log_memory: crate::LOG_MEMORY,
             state_dir: None,
         };
-        Cluster::start(config, listener).await.unwrap()
+        Cluster::start(config, listener).await
     }
 
     /// Three processes with data directories, of which the last has a runtime of its own.
@@ -315,13 +326,19 @@ mod tests {
                 let runtime = runtime.unwrap();
                 let cluster = runtime.block_on(async {
                     let address = slots.get(2).unwrap().peer.clone();
-                    let listener = loop {
-                        match TcpListener::bind(&address).await {
-                            Ok(listener) => break listener,
-                            Err(_) => sleep(Duration::from_millis(10)).await,
+                    loop {
+                        let Ok(listener) = TcpListener::bind(&address).await else {
+                            sleep(Duration::from_millis(10)).await;
+                            continue;
+                        };
+                        match try_start(&slots, 2, listener, &folder).await {
+                            // What has ended may still be closing it.
+                            Err(StartError::DataDir(DataDirError::InUse(_))) => {
+                                sleep(Duration::from_millis(10)).await;
+                            }
+                            started => break started.unwrap(),
                         }
-                    };
-                    start(&slots, 2, listener, &folder).await
+                    }
                 });
                 (cluster, runtime)
             });

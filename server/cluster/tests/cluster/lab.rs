@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use ticketing_cluster::{Alone, Cluster, Config, Init, InitError, Slots, Stage, StartError, Status, Timing};
+use ticketing_cluster::{
+    Alone, Cluster, Config, DataDirError, Init, InitError, Slots, Stage, StartError, Status, Timing,
+};
 use ticketing_engine::{Effect, Fate, Office, record};
 use ticketing_peer::Secret;
 use tokio::runtime::Runtime;
@@ -237,7 +239,14 @@ impl Lab {
     }
 
     pub(crate) fn restart(&mut self, slot: usize) {
-        self.try_restart(slot).unwrap();
+        eventually("its directory is free again", || match self.try_restart(slot) {
+            // What has ended may still be closing it.
+            Err(StartError::DataDir(DataDirError::InUse(_))) => None,
+            started => {
+                started.unwrap();
+                Some(())
+            }
+        });
     }
 
     pub(crate) fn restart_all(&mut self) {
