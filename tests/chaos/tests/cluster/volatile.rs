@@ -102,7 +102,7 @@ fn e78_a_blank_process_serves_nobody() {
                     assert!(!said.iter().any(is_definite), "{said:?}");
                     break;
                 }
-                Err(said) => assert_eq!(said, "Enot_active"),
+                Err(said) => assert_eq!(said, "E(not_active)"),
             }
         }
     });
