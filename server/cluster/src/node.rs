@@ -52,7 +52,7 @@ pub struct Config {
     /// by mistake, and the tokens of one that is lie above the earlier ones.
     pub state_dir: Option<PathBuf>,
     /// Bytes of the log that stay in memory after a snapshot, so that a node that was
-    /// away for a moment catches up without one; [`LOG_MEMORY`] is a good measure.
+    /// away for a moment catches up without one; [`LOG_MEMORY`](crate::LOG_MEMORY) is a good measure.
     pub log_memory: usize,
 }
 
