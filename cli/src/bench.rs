@@ -31,6 +31,8 @@ struct Report {
     max_us: f64,
     /// Cycles that failed; the first failure ends the run.
     errors: u64,
+    /// The first failure.
+    error: Option<String>,
     /// Additions that were lost because two tasks were inside one lock: must be 0.
     violations: u64,
 }
@@ -42,7 +44,7 @@ struct Report {
 pub(crate) fn run(args: &Bench, connection: &Connection, format: Format) -> Result<u8, Failure> {
     let plan = plan(args);
     let runtime = crate::runtime()?;
-    let outcome = runtime.block_on(async {
+    let mut outcome = runtime.block_on(async {
         let broker = connection.broker()?;
         broker.wait_ready(CONNECT_WITHIN).await?;
         let outcome = workload::run(&broker, plan).await;
@@ -50,21 +52,22 @@ pub(crate) fn run(args: &Bench, connection: &Connection, format: Format) -> Resu
         outcome.map_err(|error| Failure::system("the measurement", error))
     })?;
 
-    let report = Report::new(args.workload, plan, &outcome);
+    let failure = outcome.first_error.take().map(Failure::from);
+    let report = Report {
+        error: failure.as_ref().map(|failure| failure.message().to_owned()),
+        ..Report::new(args.workload, plan, &outcome)
+    };
     match format {
-        Format::Human => output::line(&report.for_people()),
-        Format::Json => output::line(&serde_json::json!(report).to_string()),
-    }
+        Format::Human => output::result(&report.for_people()),
+        Format::Json => output::result(&serde_json::json!(report).to_string()),
+    }?;
     if report.violations > 0 {
         output::note(&format!("{} additions were lost: two tasks were inside one lock", report.violations));
         return Ok(Exit::Violation.code());
     }
-    if let Some(error) = outcome.first_error {
-        let failure = Failure::from(error);
-        output::note(failure.message());
-        return Ok(failure.code);
-    }
-    Ok(0)
+    let Some(failure) = failure else { return Ok(0) };
+    output::note(failure.message());
+    Ok(failure.code)
 }
 
 fn plan(args: &Bench) -> Plan {
@@ -101,6 +104,7 @@ impl Report {
             p99_us: micros(times.value_at_quantile(0.99)),
             max_us: micros(times.max()),
             errors: outcome.errors,
+            error: None,
             violations: outcome.violations,
         }
     }

@@ -1,9 +1,10 @@
 //! Completion scripts and manual pages, made from the command line's own description.
 
-use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::{fs, iter};
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 
 use crate::args::{self, Cli, Completions};
@@ -25,15 +26,13 @@ pub(crate) fn completions(args: &Completions) -> Result<u8, Failure> {
 /// # Errors
 /// An unknown page, or a place that cannot be written.
 pub(crate) fn man(args: &args::Man) -> Result<u8, Failure> {
-    if let Some(folder) = &args.dir {
-        let what = format!("--dir {}", folder.display());
-        return fs::create_dir_all(folder)
-            .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-            .map(|()| 0)
-            .map_err(|error| Failure::system(&what, error));
-    }
     let mut command = Cli::command();
     command.build();
+    if let Some(folder) = &args.dir {
+        let what = format!("--dir {}", folder.display());
+        write_all(&command, folder).map_err(|error| Failure::system(&what, error))?;
+        return Ok(0);
+    }
     if let Some(name) = &args.page {
         let Some(page) = command.find_subcommand(name) else {
             return Err(Failure::new(
@@ -43,9 +42,26 @@ pub(crate) fn man(args: &args::Man) -> Result<u8, Failure> {
         };
         command = page.clone();
     }
-    let mut page = Vec::new();
-    Man::new(command).render(&mut page).map_err(|error| Failure::system("the manual page", error))?;
-    to_stdout(&page)
+    let mut text = Vec::new();
+    page(command).render(&mut text).map_err(|error| Failure::system("the manual page", error))?;
+    to_stdout(&text)
+}
+
+/// Every page says whose it is: of its own accord that of `lock` would say "lock".
+fn page(command: Command) -> Man {
+    Man::new(command).source(concat!("ticketing ", env!("CARGO_PKG_VERSION"))).manual("Ticketing")
+}
+
+fn write_all(command: &Command, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let others = command.get_subcommands().filter(|command| command.get_name() != "help");
+    for command in iter::once(command).chain(others) {
+        let page = page(command.clone());
+        let mut text = Vec::new();
+        page.render(&mut text)?;
+        fs::write(folder.join(page.get_filename()), text)?;
+    }
+    Ok(())
 }
 
 fn to_stdout(bytes: &[u8]) -> Result<u8, Failure> {

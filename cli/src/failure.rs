@@ -92,15 +92,21 @@ impl Failure {
     }
 }
 
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &TicketError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text += &format!(": {deeper}");
+        cause = deeper.source();
+    }
+    text
+}
+
 impl From<TicketError> for Failure {
     fn from(error: TicketError) -> Self {
         let exit = Exit::from(error.kind());
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(deeper) = cause {
-            message += &format!(": {deeper}");
-            cause = deeper.source();
-        }
+        let mut message = chain(&error);
         if !exit.advice().is_empty() {
             message += &format!("; {}", exit.advice());
         }

@@ -95,6 +95,8 @@ fn log_to_stderr(verbose: u8) {
         _ => "trace",
     };
     tracing_subscriber::fmt()
+        // It would tell them on the standard error, and panic if it cannot.
+        .log_internal_errors(false)
         .with_env_filter(EnvFilter::new(level))
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)

@@ -1,9 +1,13 @@
 //! The only place that writes to the standard streams.
 //!
-//! A reader that went away (a closed pipe) is no reason to fail: what the
-//! command did to the lock stands, and its exit code tells it.
+//! Where a command did something to a lock, a reader that went away (a closed
+//! pipe) is no reason to fail: what was done stands, and the exit code tells it.
 
 use std::io::{self, IsTerminal as _, Write as _};
+
+use rustix::fs::{OFlags, fcntl_getfl, fstat, stat};
+
+use crate::failure::Failure;
 
 /// For whom the output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,28 @@ pub(crate) fn try_line(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
+}
+
+/// Writes what a command is all about.
+///
+/// # Errors
+/// If it cannot be written; but a reader may leave early.
+pub(crate) fn result(text: &str) -> Result<(), Failure> {
+    match try_line(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::system("the result could not be printed", error)),
+    }
+}
+
+/// Whether the standard output was closed when this process began. In place of it
+/// there is now the null device, open for reading too, which no shell does.
+pub(crate) fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let is_null = match (fstat(&stdout), stat("/dev/null")) {
+        (Ok(file), Ok(null)) => (file.st_dev, file.st_ino) == (null.st_dev, null.st_ino),
+        _ => false,
+    };
+    is_null && fcntl_getfl(&stdout).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 /// Writes a message to the standard error, under the name of the program.

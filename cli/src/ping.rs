@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
-use ticketing::{ConnectionStatus, ErrorKind, TicketBroker};
+use ticketing::{ConnectionStatus, ErrorKind, TicketBroker, TicketError};
 
 use crate::args::{Connection, Ping};
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::output::{self, Format};
 use crate::runtime;
 
@@ -53,9 +53,9 @@ pub(crate) fn run(args: &Ping, connection: &Connection, format: Format) -> Resul
         Ok::<_, Failure>(servers)
     })?;
     match format {
-        Format::Human => output::line(&for_people(&servers)),
-        Format::Json => output::line(&serde_json::json!({ "servers": servers }).to_string()),
-    }
+        Format::Human => output::result(&for_people(&servers)),
+        Format::Json => output::result(&serde_json::json!({ "servers": servers }).to_string()),
+    }?;
     if servers.iter().any(|server| server.round_trip_us.is_some()) {
         return Ok(0);
     }
@@ -74,15 +74,11 @@ async fn examine(address: String, broker: TicketBroker, timeout: Duration) -> Se
     let status = connections.iter().find(|status| status.open).or(connections.first()).cloned();
     let mut server = Server::from_status(address, status);
     if let Some(failure) = failure {
-        server.error = Some(failure.to_string());
-        server.exit = Some(failure.kind().into());
+        server.fail(&failure);
     } else if server.leads != Some(false) {
         match round_trip(&broker).await {
             Ok(time) => server.round_trip_us = u64::try_from(time.as_micros()).ok(),
-            Err(failure) => {
-                server.error = Some(failure.to_string());
-                server.exit = Some(failure.kind().into());
-            }
+            Err(failure) => server.fail(&failure),
         }
     }
     broker.close().await;
@@ -95,7 +91,7 @@ async fn until_open(broker: &TicketBroker) {
     }
 }
 
-async fn round_trip(broker: &TicketBroker) -> Result<Duration, ticketing::TicketError> {
+async fn round_trip(broker: &TicketBroker) -> Result<Duration, TicketError> {
     let mut times = [Duration::ZERO; ROUND_TRIPS];
     for time in &mut times {
         let start = Instant::now();
@@ -123,6 +119,11 @@ impl Server {
             exit: None,
         }
     }
+
+    fn fail(&mut self, failure: &TicketError) {
+        self.error = Some(failure::chain(failure));
+        self.exit = Some(failure.kind().into());
+    }
 }
 
 fn for_people(servers: &[Server]) -> String {
@@ -130,15 +131,16 @@ fn for_people(servers: &[Server]) -> String {
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["server", "state", "node", "round trip", "extension", "domain"]);
     for server in servers {
-        let state = match (server.open, server.leads) {
-            (false, _) => server.error.clone().unwrap_or_else(|| "no connection".to_owned()),
-            (true, Some(true)) => "leads".to_owned(),
-            (true, Some(false)) => "follows".to_owned(),
-            (true, None) => "open".to_owned(),
+        let state = match (&server.error, server.open, server.leads) {
+            (Some(error), ..) => error,
+            (None, false, _) => "no connection",
+            (None, true, Some(true)) => "leads",
+            (None, true, Some(false)) => "follows",
+            (None, true, None) => "open",
         };
         table.add_row([
             server.address.clone(),
-            state,
+            state.to_owned(),
             server.node.map_or_else(String::new, |node| node.to_string()),
             server.round_trip_us.map_or_else(String::new, |micros| format!("{micros} µs")),
             if server.extension { "yes" } else { "no" }.to_owned(),

@@ -9,7 +9,7 @@ use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use ticketing::Ticket;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::group::Group;
 use crate::guard::Guard;
@@ -104,7 +104,7 @@ impl Watch<'_> {
         }
         loop {
             if let Some(code) = self.group.ended()? {
-                return Ok(Some(code));
+                return Ok(Some(code).filter(|code| !self.was_killed_in_time(*code)));
             }
             let left = self.ticket.remaining().saturating_sub(self.grace.term);
             if left.is_zero() {
@@ -119,6 +119,13 @@ impl Watch<'_> {
                 () = tokio::time::sleep(left.min(LOOK)) => {}
             }
         }
+    }
+
+    /// Whether the guard ended the command: when this process was stopped, and what is
+    /// left of the lease when it goes on is less than the guard lets pass.
+    fn was_killed_in_time(&self, code: u8) -> bool {
+        let left = self.ticket.remaining();
+        code == exit::of_signal(Signal::KILL.as_raw()) && self.grace.until_guard_acts(left).is_zero()
     }
 
     /// A signal to this process, meant for what it runs.
@@ -203,7 +210,12 @@ fn not_started(error: &io::Error) -> Failure {
         Some(Errno::ACCESS | Errno::NOEXEC) => Exit::NotExecutable,
         _ => Exit::System,
     };
-    Failure::new(exit, format!("the command could not be started: {error}"))
+    let hint = if Errno::from_io_error(error) == Some(Errno::NOEXEC) {
+        "; a script must begin with a line such as #!/bin/sh"
+    } else {
+        ""
+    };
+    Failure::new(exit, format!("the command could not be started: {error}{hint}"))
 }
 
 fn not_watched(error: io::Error) -> Failure {

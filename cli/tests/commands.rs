@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Start as _, at, bare, nowhere, shell, ticketing};
+use common::{Misdeed, Start as _, at, bare, misbehaving, nowhere, shell, ticketing};
 use serde_json::{Value, json};
 use ticketing_test_support::{PATIENCE, Raw, Reply, Server, Signal, wait_until, wire};
 
@@ -56,6 +56,22 @@ fn a_grant_that_nobody_can_read_is_given_back() {
         assert!(run.stderr.ends_with("\n71\n"), "{run:?}");
         ticketing(&server).run_with(["lock", "k", "--wait", "0", "--", "true"]).expect(0);
     }
+}
+
+#[test]
+fn with_a_closed_standard_output_nothing_is_locked() {
+    let server = Server::start(&[]);
+    for flag in ["--json", "--human", "--token-only"] {
+        let script = r#""$TICKETING" acquire k "$@" >&-; echo $?"#;
+        let run = shell(&server, script).args(["sh", flag]).run();
+        assert_eq!(run.stdout, "71\n", "{run:?}");
+        assert!(run.stderr.contains("the standard output is closed"), "{run:?}");
+        ticketing(&server).run_with(["lock", "k", "--wait", "0", "--", "true"]).expect(0);
+    }
+    // To throw the token away is another matter.
+    let script = r#""$TICKETING" acquire k --token-only > /dev/null"#;
+    shell(&server, script).run().expect(0);
+    ticketing(&server).run_with(["acquire", "k", "--wait", "0"]).expect(102);
 }
 
 #[test]
@@ -126,7 +142,8 @@ fn ping_tells_each_server() {
     assert_eq!((&alive["domain"], &alive["error"]), (&json!("0".repeat(32)), &Value::Null));
     assert!(alive["round_trip_us"].as_u64().unwrap() > 0);
     assert_eq!((&gone["open"], &gone["round_trip_us"]), (&json!(false), &Value::Null));
-    assert!(!gone["error"].as_str().unwrap().is_empty());
+    let told = gone["error"].as_str().unwrap();
+    assert!(told.contains("cannot connect: Connection refused"), "the cause of the cause: {told}");
 
     let run = bare()
         .run_with(["--server", &addr, "--server", &dead, "ping", "--timeout", "1", "--human"])
@@ -135,6 +152,7 @@ fn ping_tells_each_server() {
         run.stdout.contains("leads") && run.stdout.contains(&addr) && run.stdout.contains(&dead),
         "{run:?}"
     );
+    assert!(run.stdout.contains("Connection refused"), "{run:?}");
 }
 
 #[test]
@@ -161,6 +179,7 @@ fn bench_counts_every_cycle() {
             [
                 "cycles",
                 "cycles_per_sec",
+                "error",
                 "errors",
                 "keys",
                 "max_us",
@@ -185,7 +204,39 @@ fn bench_counts_every_cycle() {
 #[test]
 fn bench_ends_at_the_first_failure() {
     let mut command = at(nowhere());
-    command.run_with(["bench"]).expect(104);
+    let run = command.run_with(["bench"]).expect(104);
+    assert!(run.stderr.contains("Connection refused"), "{run:?}");
+    let run = at(misbehaving(Misdeed::HangUp)).run_with(["bench", "--json"]).expect(105);
+    let report = run.json();
+    let told = report["error"].as_str().unwrap();
+    assert!(report["errors"].as_u64().unwrap() > 0 && told.contains("the server closed"), "{run:?}");
+    assert!(run.stderr.contains(told), "{run:?}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let server = Server::start(&[]);
+    for command in ["ping", "bench sequential --cycles 10", "completions bash", "man"] {
+        for format in ["--json", "--human"] {
+            let script = format!(r#""$TICKETING" {command} {format} > /dev/full"#);
+            let run = shell(&server, &script).run().expect(71);
+            assert!(run.stderr.contains("No space left"), "{run:?}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_nobody_takes_is_no_failure() {
+    let server = Server::start(&[]);
+    let full = r#""$TICKETING" -vv $COMMAND 2> /dev/full; echo $?"#;
+    // The reader is gone before the first line.
+    let gone = r#"exec 3>&1; { sleep 0.2; "$TICKETING" -vv $COMMAND 2>&1; echo $? >&3; } | true"#;
+    for (command, code) in [("ping", 0), ("lock k -- true", 0), ("release k --token 1", 108)] {
+        for script in [full, gone] {
+            let run = shell(&server, script).env("COMMAND", command).run().expect(0);
+            assert!(run.stdout.ends_with(&format!("{code}\n")), "{command}: {run:?}");
+        }
+    }
 }
 
 #[test]
@@ -206,7 +257,12 @@ fn completions_and_manual_pages_are_there() {
         .collect();
     pages.sort_unstable();
     for page in ["", "-acquire", "-bench", "-completions", "-lock", "-man", "-ping", "-release"] {
-        assert!(pages.contains(&format!("ticketing{page}.1")), "{pages:?}");
+        let name = format!("ticketing{page}.1");
+        assert!(pages.contains(&name), "{pages:?}");
+        let text = fs::read_to_string(folder.path().join("man1").join(name)).unwrap();
+        let header = text.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(header.starts_with(&format!(".TH ticketing{page} 1")), "{header}");
+        assert!(header.contains("\"ticketing 0.") && header.contains("Ticketing"), "{header}");
     }
 }
 

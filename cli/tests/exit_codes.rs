@@ -153,6 +153,9 @@ fn tls() {
         command
     };
     at().run_with(["--tls-ca", root, "lock", "k", "--", "true"]).expect(0);
+    // Without TLS the server's greeting never comes; what may be wrong is told all the same.
+    let run = at().run_with(["lock", "k", "--wait", "2", "--", "true"]).expect(104);
+    assert!(run.stderr.contains("does that port want TLS?"), "{run:?}");
     // Unknown authority; right authority, other name; no such file.
     expect(at, &["--tls", "acquire", "k"], 111, "tls");
     expect(at, &["--tls-ca", root, "--tls-name", "another.example", "acquire", "k"], 111, "tls");

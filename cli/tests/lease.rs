@@ -103,9 +103,8 @@ fn when_ticketing_is_stopped_the_whole_group_ends_with_the_lease() {
     running.signal(Signal::STOP);
     assert_eq!(survivors(&server, &folder), "");
     running.signal(Signal::CONT);
-    let run = running.finish();
-    // It finds its command killed, or its lease over, whichever it looks at first.
-    assert!([137, 106].contains(&run.code), "{run:?}");
+    // That the guard has killed the command is the same news.
+    running.finish().expect(106);
 }
 
 #[test]

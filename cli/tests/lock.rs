@@ -180,6 +180,11 @@ fn a_command_that_turns_out_not_to_run_gives_the_lock_back() {
             .expect(code);
         ticketing(&server).run_with(["lock", "k", "--wait", "0", "--", "true"]).expect(0);
     }
+    let path = folder.path().join("script");
+    fs::write(&path, "echo ran\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = ticketing(&server).args(["lock", "k", "--"]).arg(&path).run().expect(126);
+    assert!(run.stderr.contains("#!/bin/sh"), "{run:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tracing::Span;
 
 use crate::broker::{Lane, Lifeline, NoLink, Permit, Phase};
 use crate::clock::{self, SECOND};
-use crate::error::Cause;
+use crate::error::{Cause, Invalid};
 use crate::input::{Wish, check_key};
 use crate::link::{Answer, Caller, Command, Link, Unanswered};
 use crate::placement::{Placement, Seat};
@@ -35,6 +35,7 @@ const IMMEDIATE_PATIENCE: u64 = SECOND;
 /// it is safe at any moment: what was not sent never is; what was sent leaves
 /// the server's queue (with protocol extension 1), and if the grant comes
 /// anyway, the lock is given back at once. Requests beside it are not disturbed.
+/// Polled again after its end, it says so with an `InvalidInput`.
 ///
 /// ```
 /// # let server = ticketing_test_support::Server::start(&[]);
@@ -270,7 +271,9 @@ impl Acquire {
                         return Poll::Ready(outcome);
                     }
                 }
-                Step::Refused(_) | Step::Over => return Poll::Pending,
+                Step::Refused(_) | Step::Over => {
+                    return Poll::Ready(Err(Cause::Invalid(Invalid::OverBefore)));
+                }
             }
         }
     }
@@ -281,8 +284,10 @@ impl Future for Acquire {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Step::Refused(error) = &mut this.step {
-            return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+        if let Step::Refused(error) = &mut this.step
+            && let Some(error) = error.take()
+        {
+            return Poll::Ready(Err(error));
         }
         let span = this.span.clone();
         let _inside = span.enter();

@@ -30,6 +30,9 @@ impl Address {
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err(bad("it has a space or a character that is not ASCII"));
         }
+        if text.contains("//") {
+            return Err(bad("leave the scheme (what ends in ://) and what follows the port out"));
+        }
         let (host, port, bracketed) = if let Some(rest) = text.strip_prefix('[') {
             let (host, after) = rest.split_once(']').ok_or_else(|| bad("a bracket is not closed"))?;
             if host.parse::<std::net::Ipv6Addr>().is_err() {
@@ -85,6 +88,19 @@ mod tests {
         ] {
             let address = Address::parse(text).unwrap();
             assert_eq!((&*address.host, address.port, &*address.text), (host, port, normal));
+        }
+    }
+
+    #[test]
+    fn a_hint_fits_the_mistake() {
+        for (text, hint) in [
+            ("http://x:5225", "scheme"),
+            ("tcp://[::1]:5225/", "scheme"),
+            ("::1:5225", "brackets"),
+            ("x:https", "port"),
+        ] {
+            let told = Address::parse(text).unwrap_err().to_string();
+            assert!(told.contains(hint), "{told}");
         }
     }
 

@@ -149,7 +149,8 @@ pub(crate) enum Cause {
         uncertain: Box<Uncertain>,
     },
     #[error(
-        "the grant came with {left:?} of its lease left, less than the {wanted:?} that were asked for; it was released"
+        "the grant came with {} of its lease left, less than the {} that were asked for; it was released",
+        secs(.left), secs(.wanted)
     )]
     InsufficientLease { left: Duration, wanted: Duration },
     #[error("the lock is not held under that token: its lease ran out, or it was released before{}",
@@ -176,11 +177,11 @@ pub(crate) enum Cause {
 pub(crate) enum Invalid {
     #[error("{0}")]
     Key(InvalidKey),
-    #[error("a lease of {0:?}; it must be {start} s to {end} s", start = LEASE_SECS.start(), end = LEASE_SECS.end())]
+    #[error("a lease of {}; it must be {} s to {} s", secs(.0), LEASE_SECS.start(), LEASE_SECS.end())]
     Lease(Duration),
-    #[error("a wait of {0:?}; it must be at most {MAX_WAIT_SECS} s")]
+    #[error("a wait of {}; it must be at most {MAX_WAIT_SECS} s", secs(.0))]
     Wait(Duration),
-    #[error("{min_remaining:?} of a lease of {lease:?} can never be left at its grant")]
+    #[error("{} of a lease of {} can never be left at its grant", secs(.min_remaining), secs(.lease))]
     MinRemaining { min_remaining: Duration, lease: Duration },
     #[error("{0}")]
     Address(BadAddress),
@@ -196,6 +197,8 @@ pub(crate) enum Invalid {
     NotIndeterminate(ErrorKind),
     #[error("this acquire was verified before, and its ticket was handed out then")]
     VerifiedBefore,
+    #[error("this acquire has told its outcome before; begin another one")]
+    OverBefore,
 }
 
 impl Cause {
@@ -242,6 +245,17 @@ impl From<Invalid> for TicketError {
     }
 }
 
+/// A question for each kind.
+macro_rules! predicates {
+    ($($name:ident: $kind:ident,)*) => { $(
+        #[doc = concat!("Whether it is [`ErrorKind::", stringify!($kind), "`].")]
+        #[must_use]
+        pub fn $name(&self) -> bool {
+            self.kind() == ErrorKind::$kind
+        }
+    )* };
+}
+
 impl TicketError {
     /// What went wrong, as far as a caller's next step depends on it.
     #[must_use]
@@ -267,40 +281,21 @@ impl TicketError {
         self.0.token
     }
 
-    /// Whether the wait ran out: [`ErrorKind::Timeout`].
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.kind() == ErrorKind::Timeout
-    }
-
-    /// Whether the server said no: [`ErrorKind::Busy`].
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.kind() == ErrorKind::Busy
-    }
-
-    /// Whether nothing could be sent: [`ErrorKind::NotConnected`].
-    #[must_use]
-    pub fn is_not_connected(&self) -> bool {
-        self.kind() == ErrorKind::NotConnected
-    }
-
-    /// Whether the outcome is unknown: [`ErrorKind::Indeterminate`].
-    #[must_use]
-    pub fn is_indeterminate(&self) -> bool {
-        self.kind() == ErrorKind::Indeterminate
-    }
-
-    /// Whether a release came too late: [`ErrorKind::NotHeld`].
-    #[must_use]
-    pub fn is_not_held(&self) -> bool {
-        self.kind() == ErrorKind::NotHeld
-    }
-
-    /// Whether the broker is closed: [`ErrorKind::Closed`].
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.kind() == ErrorKind::Closed
+    predicates! {
+        is_timeout: Timeout,
+        is_busy: Busy,
+        is_not_connected: NotConnected,
+        is_indeterminate: Indeterminate,
+        is_insufficient_lease: InsufficientLease,
+        is_not_held: NotHeld,
+        is_release_unconfirmed: ReleaseUnconfirmed,
+        is_auth: Auth,
+        is_tls: Tls,
+        is_wrong_domain: WrongDomain,
+        is_invalid_input: InvalidInput,
+        is_client_capacity: ClientCapacity,
+        is_closed: Closed,
+        is_unsupported: Unsupported,
     }
 
     /// Clears an [`Indeterminate`](ErrorKind::Indeterminate) acquire up: the
@@ -347,6 +342,12 @@ impl StdError for TicketError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.cause.source()
     }
+}
+
+/// A duration as people write it, to the millisecond.
+fn secs(duration: &Duration) -> String {
+    let millis = duration.as_secs_f64() * 1000.0;
+    format!("{} s", millis.round() / 1000.0)
 }
 
 /// An error with all its sources, in one line.

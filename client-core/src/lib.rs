@@ -39,7 +39,7 @@
 //! A process can be stopped with the lock in its hand and wake up when the
 //! lease is over. [`Ticket::remaining`] tells, but time passes after every
 //! question. What guards the data is the fencing token: write it with the data,
-//! in the same transaction, only where it is greater than the one stored there.
+//! in the same transaction, only where the one stored there is not greater.
 
 mod acquire;
 mod address;

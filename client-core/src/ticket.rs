@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument as _;
+
 use crate::broker::{Lane, Lifeline, Shared};
 use crate::clock;
 use crate::error::Cause;
@@ -176,7 +178,8 @@ impl Ticket {
         };
         let job = ReleaseJob::new(permit, Arc::clone(&hold.key), hold.token);
         hold.disarm();
-        let outcome = Explicit::new(job).await;
+        let span = tracing::debug_span!("release", key = &*hold.key, token = hold.token);
+        let outcome = Explicit::new(job).instrument(span).await;
         drop(lifeline);
         outcome
     }

@@ -1,12 +1,13 @@
 //! TLS, one way: the client verifies the server.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::BuilderVerifierExt as _;
@@ -23,16 +24,35 @@ pub(crate) enum BadTls {
     File {
         path: PathBuf,
         #[source]
-        source: rustls::pki_types::pem::Error,
+        source: BadPem,
     },
     #[error("the CA certificates are not PEM")]
-    Pem(#[source] rustls::pki_types::pem::Error),
+    Pem(#[source] BadPem),
     #[error("there is no certificate among the CA certificates that were given")]
     NoCertificate,
     #[error("a CA certificate cannot be used, or the system's verifier cannot be set up")]
     Setup(#[source] rustls::Error),
     #[error("{0:?} is neither a host name nor an IP address")]
     ServerName(String),
+}
+
+/// What is wrong with a PEM text, in words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) struct BadPem(pem::Error);
+
+impl fmt::Display for BadPem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            // Of these the library shows the bytes.
+            pem::Error::MissingSectionEnd { .. } => f.write_str("it ends in the middle of a certificate"),
+            pem::Error::IllegalSectionStart { .. } => f.write_str("a line BEGIN in it is broken"),
+            error @ (pem::Error::Base64Decode(_)
+            | pem::Error::Io(_)
+            | pem::Error::NoItemsFound
+            | pem::Error::SectionTooLarge
+            | _) => error.fmt(f),
+        }
+    }
 }
 
 /// Options that were checked.
@@ -42,8 +62,8 @@ pub(crate) struct Tls {
     server_name: Option<ServerName<'static>>,
 }
 
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
     }
 }
@@ -98,14 +118,14 @@ fn name(text: &str) -> Result<ServerName<'static>, BadTls> {
 fn roots(options: &TlsOptions) -> Result<RootCertStore, BadTls> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = &options.ca_file {
-        let bad = |source| BadTls::File { path: path.clone(), source };
+        let bad = |error| BadTls::File { path: path.clone(), source: BadPem(error) };
         for certificate in CertificateDer::pem_file_iter(path).map_err(bad)? {
             roots.add(certificate.map_err(bad)?).map_err(BadTls::Setup)?;
         }
     }
     if let Some(pem) = &options.ca_pem {
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate.map_err(BadTls::Pem)?).map_err(BadTls::Setup)?;
+            roots.add(certificate.map_err(|error| BadTls::Pem(BadPem(error)))?).map_err(BadTls::Setup)?;
         }
     }
     if roots.is_empty() { Err(BadTls::NoCertificate) } else { Ok(roots) }
@@ -147,5 +167,18 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_was_cut_off_is_told_in_words() {
+        let pem = "-----BEGIN CERTIFICATE-----\nMIIB\n";
+        let options = TlsOptions::default().with_ca_pem(pem);
+        let told = crate::error::chain(&Tls::new(&options, ["localhost"]).unwrap_err());
+        assert!(told.contains("ends in the middle of a certificate"), "{told}");
     }
 }

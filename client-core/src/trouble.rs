@@ -21,6 +21,8 @@ pub enum Trouble {
     Connect(#[source] io::Error),
     #[error("no {0} within 5 s")]
     Late(Stage),
+    #[error("no {0} so far")]
+    NotYet(Stage),
     #[error("the server closed the connection before its {0}")]
     ClosedBefore(Stage),
     #[error(
@@ -115,6 +117,7 @@ impl Trouble {
             | Self::NoAddress
             | Self::Connect(_)
             | Self::Late(_)
+            | Self::NotYet(_)
             | Self::ClosedBefore(_)
             | Self::Handshake(_)
             | Self::Refused(_)

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tracing::Instrument as _;
+
 use crate::TicketError;
 use crate::broker::{Lane, Lifeline, NoLink, Phase, Route};
 use crate::clock::{self, nanos};
@@ -42,7 +44,8 @@ pub(crate) struct Uncertain {
 
 impl Uncertain {
     pub(crate) async fn verify(&self, timeout: Duration) -> Result<Verdict, TicketError> {
-        self.ask(timeout).await.map_err(|cause| cause.about_acquire(&self.key, self.owner))
+        let span = tracing::debug_span!("verify", key = &*self.key, owner = self.owner);
+        self.ask(timeout).instrument(span).await.map_err(|cause| cause.about_acquire(&self.key, self.owner))
     }
 
     async fn ask(&self, timeout: Duration) -> Result<Verdict, Cause> {

@@ -22,12 +22,12 @@ const MAX_PENDING: usize = 16_384;
 /// Builds a [`TicketBroker`].
 ///
 /// ```no_run
-/// # fn example() -> Result<(), ticketing::TicketError> {
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use ticketing::{TicketBroker, TlsOptions};
 ///
 /// let broker = TicketBroker::builder()
 ///     .addresses(["locks-1.internal:5225", "locks-2.internal:5225", "locks-3.internal:5225"])
-///     .token(std::env::var("TICKETING_TOKEN").unwrap_or_default())
+///     .token(std::env::var("TICKETING_CLIENT_TOKEN")?)
 ///     .tls(TlsOptions::default().with_ca_file("/etc/ticketing/ca.pem"))
 ///     .build()?;
 /// # Ok(())

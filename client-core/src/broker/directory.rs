@@ -146,6 +146,17 @@ impl Directory {
         self.publish(&state);
     }
 
+    /// It takes long to open a session. Only where nothing else explains that there
+    /// is none: what went wrong before says more.
+    pub(crate) fn slow(&self, connection: usize, why: &Arc<At<Trouble>>) {
+        let mut state = self.lock();
+        if let Some(connection) = state.connections.get_mut(connection) {
+            connection.trouble.get_or_insert_with(|| Arc::clone(why));
+        }
+        state.trouble.get_or_insert_with(|| Arc::clone(why));
+        self.publish(&state);
+    }
+
     /// Goes on to a later phase, and tells every session what that means for it.
     pub(crate) fn advance(&self, phase: Phase) {
         let mut state = self.lock();

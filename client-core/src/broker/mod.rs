@@ -10,6 +10,8 @@ mod supervise;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument as _;
+
 pub use builder::Builder;
 #[cfg(test)]
 pub(crate) use directory::Directory;
@@ -68,7 +70,8 @@ pub struct ConnectionStatus {
     pub leads: Option<bool>,
     /// Whether protocol extension 1 is spoken.
     pub extension: bool,
-    /// Why the last attempt failed or the last session ended; `None` while open.
+    /// Why the last attempt failed or the last session ended, or what the first one
+    /// waits for; `None` while open.
     pub last_error: Option<String>,
 }
 
@@ -146,7 +149,8 @@ impl TicketBroker {
         let Some(permit) = self.0.0.admit(Lane::Release) else {
             return Err(Cause::ClientCapacity(self.0.0.max_pending()).about_release(&key, token));
         };
-        Explicit::new(ReleaseJob::new(permit, key, token)).await
+        let span = tracing::debug_span!("release", key = &*key, token);
+        Explicit::new(ReleaseJob::new(permit, key, token)).instrument(span).await
     }
 
     /// Waits until a session is open that can be asked for locks.
@@ -177,9 +181,9 @@ impl TicketBroker {
 
     /// Ends the broker in order: no acquire begins any more, those that wait
     /// end (`Closed`, or `Indeterminate` where that cannot be known), releases
-    /// under way are given up to 5 s, then all tasks end.
+    /// under way are given a moment, then all tasks end.
     ///
-    /// Returns when that is done. It is done all the same if the future is
+    /// Returns when that is done, within 2 s. It is done all the same if the future is
     /// dropped, and closing twice does no harm. Tickets that are still held
     /// stay valid until their leases end, but can no longer be released here.
     pub async fn close(&self) {

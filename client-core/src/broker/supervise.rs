@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::directory::Phase;
 use super::shared::Shared;
 use crate::address::Address;
-use crate::link::{Command, Driver, Link, Socket, Stream, connect};
-use crate::trouble::{At, Trouble};
+use crate::link::{Command, Driver, Greeted, Link, Socket, Stream, connect};
+use crate::trouble::{At, Stage, Trouble};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_millis(3200);
 
 /// A session that ends sooner does not prove the server healthy.
 const HEALTHY: Duration = Duration::from_secs(1);
+
+/// An attempt that takes longer needs an explanation.
+const QUICK: Duration = Duration::from_millis(500);
 
 /// For the polite end of a stream, when everything that matters is over.
 const GOODBYE: Duration = Duration::from_millis(100);
@@ -47,7 +50,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, connection: usize, address: A
         let attempt = tokio::select! {
             biased;
             () = shared.reached(Phase::Stopping) => return,
-            attempt = connect(&shared.config, &address) => attempt,
+            attempt = open(&shared, connection, &address) => attempt,
         };
         let began = Instant::now();
         let ended = match attempt {
@@ -82,6 +85,22 @@ pub(super) async fn supervise(shared: Arc<Shared>, connection: usize, address: A
             () = tokio::time::sleep(backoff.next()) => {}
         }
     }
+}
+
+/// One attempt. Whoever gives up before it ends is told what it waits for.
+async fn open(
+    shared: &Shared,
+    connection: usize,
+    address: &Address,
+) -> Result<(Stream, Greeted, Vec<u8>), Trouble> {
+    let (stage, reached) = watch::channel(Stage::Connection);
+    let mut attempt = std::pin::pin!(connect(&shared.config, address, &stage));
+    if let Ok(outcome) = timeout(QUICK, &mut attempt).await {
+        return outcome;
+    }
+    let what = Trouble::NotYet(*reached.borrow());
+    shared.directory.slow(connection, &Arc::new(At { address: Arc::clone(&address.text), what }));
+    attempt.await
 }
 
 /// One session, from the end of its handshake. `None`: the broker has stopped.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
@@ -41,34 +42,32 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Opens a session. Gives back what the server said of itself, and the bytes
-/// that it sent behind the handshake.
+/// Opens a session, and shows how far it has come. Gives back what the server
+/// said of itself, and the bytes that it sent behind the handshake.
 ///
 /// # Errors
 /// Why no session is open.
 pub(crate) async fn connect(
     config: &Config,
     address: &Address,
+    stage: &watch::Sender<Stage>,
 ) -> Result<(Stream, Greeted, Vec<u8>), Trouble> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let mut stage = Stage::Connection;
     let opening = async {
         let tcp = dial(address, deadline).await?;
         let Some(tls) = &config.tls else {
             let mut tcp = tcp;
-            let (greeted, rest) =
-                handshake(&mut tcp, &config.token, config.expected_domain, &mut stage).await?;
+            let (greeted, rest) = handshake(&mut tcp, &config.token, config.expected_domain, stage).await?;
             return Ok((Stream::Plain(tcp), greeted, rest));
         };
-        stage = Stage::Tls;
+        stage.send_replace(Stage::Tls);
         let mut stream = Box::new(tls.connect(&address.host, tcp).await.map_err(tls_trouble)?);
-        let (greeted, rest) =
-            handshake(&mut *stream, &config.token, config.expected_domain, &mut stage).await?;
+        let (greeted, rest) = handshake(&mut *stream, &config.token, config.expected_domain, stage).await?;
         Ok((Stream::Tls(stream), greeted, rest))
     };
     match timeout_at(deadline, opening).await {
         Ok(outcome) => outcome,
-        Err(_late) => Err(Trouble::Late(stage)),
+        Err(_late) => Err(Trouble::Late(*stage.borrow())),
     }
 }
 

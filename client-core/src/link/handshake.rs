@@ -1,10 +1,12 @@
 //! Greeting, response, and the wait for the server's first frame.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use ticketing_protocol::handshake::{Greeting, encode_response};
 use ticketing_protocol::limits::{FIRST_FRAME_PATIENCE, MAX_FRAME_BYTES, MAX_GREETING_BYTES, REFUSAL_DELAY};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Greeted;
@@ -21,10 +23,10 @@ pub(super) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut S,
     token: &Token,
     expected: Option<Domain>,
-    stage: &mut Stage,
+    stage: &watch::Sender<Stage>,
 ) -> Result<(Greeted, Vec<u8>), Trouble> {
     let mut bytes = Vec::new();
-    *stage = Stage::Greeting;
+    stage.send_replace(Stage::Greeting);
     let end = read_line(socket, &mut bytes, MAX_GREETING_BYTES, Stage::Greeting).await?;
     let line = bytes.get(..end).unwrap_or_default();
     if let Some(reason) = refusal(line) {
@@ -48,7 +50,7 @@ pub(super) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     socket.flush().await.map_err(Trouble::Io)?;
     bytes.drain(..=end);
 
-    *stage = Stage::FirstFrame;
+    stage.send_replace(Stage::FirstFrame);
     // Silence says that there will be no first frame. But a server that
     // announces itself sends one, or after its pause for refusals an error;
     // to go on before that would hand requests to a server about to refuse us.
@@ -104,6 +106,7 @@ async fn read_more<S: AsyncRead + Unpin>(
     match socket.read_buf(bytes).await {
         Ok(0) => Err(Trouble::ClosedBefore(stage)),
         Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(Trouble::ClosedBefore(stage)),
         Err(error) => Err(Trouble::Io(error)),
     }
 }

@@ -116,7 +116,7 @@ async fn compensations_go_out_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_release_under_way_keeps_its_five_seconds_and_no_more() {
+async fn a_close_waits_for_releases_and_no_longer_than_two_seconds() {
     let server = Scripted::bind().await;
     let broker = TicketBroker::connect([&server.address, "localhost:1"]).unwrap();
     let mut peer = server.accept_leading().await;
@@ -127,9 +127,22 @@ async fn a_release_under_way_keeps_its_five_seconds_and_no_more() {
     };
     assert_eq!(peer.next_release().await, 7);
     let took = closing(&broker).await;
-    assert!(took >= secs(4) && took < secs(10), "{took:?}");
+    assert!(took >= secs(1) && took < secs(4), "{took:?}");
     let error = soon("the release", release).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReleaseUnconfirmed);
+}
+
+#[tokio::test]
+async fn a_close_after_a_release_that_was_not_confirmed_is_no_longer() {
+    let server = Scripted::bind().await;
+    let broker = TicketBroker::connect([&server.address, "localhost:1"]).unwrap();
+    let mut peer = server.accept_leading().await;
+    broker.wait_ready(secs(20)).await.unwrap();
+    let (told, asked) = tokio::join!(broker.release("k", 7), peer.next_release());
+    assert_eq!(asked, 7);
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::ReleaseUnconfirmed);
+    let took = closing(&broker).await;
+    assert!(took < secs(4), "{took:?}");
 }
 
 #[tokio::test]

@@ -223,6 +223,26 @@ async fn refusals_during_the_handshake_are_told() {
 }
 
 #[tokio::test]
+async fn what_a_connection_waits_for_is_told_when_nobody_waits_any_longer() {
+    let server = Scripted::bind().await;
+    let broker = TicketBroker::connect([&server.address]).unwrap();
+    let (_one, _two) = (server.accept_raw().await, server.accept_raw().await);
+    for wait in [0, 1] {
+        let error = soon("an outcome", broker.acquire("k", secs(wait), secs(5))).await.unwrap_err();
+        assert!(error.is_not_connected());
+        let told = format!("{error:?}");
+        assert!(told.contains("no greeting (does that port want TLS?) so far"), "{told}");
+    }
+    // A server without a certificate that gives up says the same.
+    drop((_one, _two));
+    wait_until("the next attempt", || {
+        let told = broker.connections()[0].last_error.clone().unwrap_or_default();
+        told.contains("closed the connection before its greeting (does that port want TLS?)")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_without_a_first_frame_is_used_after_a_silence() {
     let server = Scripted::bind().await;
     let broker = TicketBroker::connect([&server.address, &nobody().await]).unwrap();

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use ticketing::{Acquire, TicketBroker};
 
@@ -203,9 +203,21 @@ async fn cancels_and_grants_that_race_leave_no_orphan() {
 }
 
 #[tokio::test]
-async fn a_future_polled_again_after_its_end_stays_pending() {
-    let broker = TicketBroker::connect(["localhost:1"]).unwrap();
+async fn an_acquire_that_is_awaited_again_says_that_it_is_over() {
+    let server = LockServer::start();
+    let broker = TicketBroker::connect([&server.address]).unwrap();
+    let mut granted = broker.acquire("k", secs(60), secs(200));
+    let ticket = soon("the lock", &mut granted).await.unwrap();
     let mut refused = broker.acquire("", secs(1), secs(1));
-    assert!(poll_once(&mut refused).is_ready());
-    assert!(matches!(poll_once(&mut refused), Poll::Pending));
+    assert!(soon("the refusal", &mut refused).await.is_err());
+    for acquire in [&mut granted, &mut refused] {
+        for _ in 0..2 {
+            let error = soon("an answer", &mut *acquire).await.unwrap_err();
+            assert!(error.is_invalid_input(), "{error:?}");
+            assert!(error.to_string().contains("outcome before"), "{error}");
+        }
+    }
+    // Neither does that harm what it told.
+    drop(granted);
+    ticket.release().await.unwrap();
 }
