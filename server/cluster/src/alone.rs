@@ -12,6 +12,7 @@ use crate::init::wall_clock_token;
 use crate::node::{Cluster, Config, Inner, Running, StartError, on_disk, random};
 use crate::slots::Slots;
 use crate::timing::Timing;
+use crate::types::Member;
 
 /// What a server alone needs to know.
 #[derive(Clone, Debug)]
@@ -64,12 +65,12 @@ fn find_or_begin(data_dir: &DataDir, config: &Config) -> Result<Option<Opened>, 
     if let Some(found) = data_dir.find(config)? {
         return Ok(Some(found));
     }
-    let member = config.member(config.slot);
+    let member = Member { slot: 0, peer: String::new(), client: String::new() };
     let incarnation = random().map_err(DataDirError::Random)?;
     let form = Form {
         cluster: random().map_err(DataDirError::Random)?.max(1),
         first_token: wall_clock_token(),
-        founders: member.map(|member| Founder { incarnation, member }).into_iter().collect(),
+        founders: vec![Founder { incarnation, member: member.clone() }],
         instead_of: 0,
         new_identity: false,
     };
@@ -77,7 +78,7 @@ fn find_or_begin(data_dir: &DataDir, config: &Config) -> Result<Option<Opened>, 
         cluster: form.cluster,
         node: 1,
         incarnation,
-        slot: config.slot,
+        member,
         slots: config.slots.names(),
         form: Some(form),
     };
@@ -89,9 +90,6 @@ impl Inner {
     pub(crate) async fn lead_alone(&self, running: &Running) -> Result<(), String> {
         if running.raft.is_initialized().await.map_err(|error| error.to_string())? {
             // Nobody else could lead.
-            if crate::fault("elect") {
-                return Ok(());
-            }
             running.raft.trigger().elect(false).await.map_err(|error| error.to_string())
         } else {
             self.begin().await

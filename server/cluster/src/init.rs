@@ -180,7 +180,7 @@ impl Init {
                 return Err(InitError::OtherSlot { name, address: member.peer.clone() });
             }
             match (hello.cluster, hello.over) {
-                (0, _) if !crate::fault("used") && hello.former != 0 && !self.new_identity => {
+                (0, _) if hello.former != 0 && !self.new_identity => {
                     return Err(InitError::Used { name, identity: ClusterId(hello.former.to_be_bytes()) });
                 }
                 (0, _) => {}

@@ -3,9 +3,6 @@
 //!
 //! This crate alone names a type of openraft.
 
-pub(crate) fn fault(name: &str) -> bool {
-    std::env::var("FAULT").is_ok_and(|f| f == name)
-}
 mod alone;
 mod answering;
 mod calls;

@@ -22,7 +22,7 @@ use crate::durable::{Identity, Opened, Write};
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::network::Network;
-use crate::node::{Inner, Running};
+use crate::node::{Inner, NO_PLACE, Running};
 use crate::peers::Peers;
 use crate::standing::{Stage, Standing};
 use crate::types::{Member, NodeId, Raft};
@@ -77,7 +77,7 @@ async fn be_blank(inner: &Arc<Inner>, forms: &mut Forms) -> Result<Option<Arc<Ru
             found = look_around(inner) => {
                 match found {
                     Ok((cluster, node)) => {
-                        return begin(inner, inner.identity(cluster, node, None)).await.map(Some);
+                        return begin(inner, inner.identity(cluster, node, None)?).await.map(Some);
                     }
                     Err(why) if told.as_ref() != Some(&why) => {
                         info!(why, "not in a cluster");
@@ -118,7 +118,7 @@ async fn look_around(inner: &Arc<Inner>) -> Result<(u128, NodeId), String> {
 
 /// Asks this member for a place, and whoever it names.
 async fn join(inner: &Arc<Inner>, leader: &Member) -> Result<(u128, NodeId), String> {
-    let member = inner.member().ok_or("this place is not configured")?;
+    let member = inner.member().ok_or(NO_PLACE)?;
     let request = encode(&Join { incarnation: inner.incarnation, member });
     let mut leader = leader.clone();
     for _ in 0..3 {
@@ -171,7 +171,7 @@ async fn become_founder(
         return Ok(None);
     }
     let node = NodeId::from(inner.config.slot) + 1;
-    let running = begin(inner, inner.identity(form.cluster, node, Some(form))).await?;
+    let running = begin(inner, inner.identity(form.cluster, node, Some(form))?).await?;
     // Whoever asked may have given up, and asks again or not.
     let _ = done.send(Ok(()));
     Ok(Some(running))
@@ -303,10 +303,7 @@ async fn be_a_node(
     // A node that has stopped already is as good.
     let _ = running.raft.shutdown().await;
     running.log.close().await;
-    if !crate::fault("forget")
-        && gave_up
-        && let Some(data_dir) = inner.data_dir.clone()
-    {
+    if gave_up && let Some(data_dir) = inner.data_dir.clone() {
         match spawn_blocking(move || data_dir.forget()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => warn!(%error, "a formation could not be forgotten"),

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ticketing_peer::ClusterId;
 
 use crate::calls::Form;
-use crate::durable::sync;
+use crate::durable::{make, sync};
 
 const VERSION: u32 = 1;
 
@@ -86,7 +86,7 @@ pub(crate) struct Marker {
 impl Marker {
     /// Takes the marker in this folder, which is made if it is not there.
     pub(crate) fn open(folder: &Path) -> Result<Self, StateDirError> {
-        fs::create_dir_all(folder).map_err(failed(folder, "make"))?;
+        make(folder).map_err(failed(folder, "make"))?;
         let lock_path = folder.join("marker.lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(failed(&lock_path, "open"))?;
@@ -171,7 +171,7 @@ impl Noted {
             let former = ClusterId(self.identity.to_be_bytes());
             return Some(format!("it was in cluster {former}; --new-identity begins a new one in its place"));
         }
-        if !crate::fault("floor") && form.first_token <= self.token_floor {
+        if form.first_token <= self.token_floor {
             let floor = self.token_floor;
             return Some(format!(
                 "tokens up to {floor} may have been given out here: a new identity begins above"
@@ -234,7 +234,7 @@ mod tests {
         let marker = Marker::open(folder.path()).unwrap();
         marker.enter(7, 1).unwrap();
         let mut floors = std::collections::BTreeSet::new();
-        for token in (0..10 * AHEAD).step_by(usize::try_from(AHEAD).unwrap() / 100) {
+        for token in (0..10 * AHEAD).step_by(1 << 25) {
             marker.saw(token).unwrap();
             let floor = marker.noted().token_floor;
             assert!(floor >= token + AHEAD / 2);
@@ -263,6 +263,28 @@ mod tests {
         fs::write(folder.path().join("marker"), "ticketing-marker 1\n").unwrap();
         let error = Marker::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains("marker is damaged") && error.contains("--token-floor"), "{error}");
+    }
+
+    #[test]
+    fn a_formation_must_be_meant_and_begin_above() {
+        let form = |cluster, first_token, new_identity| {
+            NOTED.objection_to(&Form {
+                cluster,
+                first_token,
+                founders: Vec::new(),
+                instead_of: 0,
+                new_identity,
+            })
+        };
+        let above = NOTED.token_floor + 1;
+        assert!(form(9, above, false).unwrap().contains("--new-identity"));
+        assert!(form(9, above - 1, true).unwrap().contains("a new identity begins above"));
+        assert_eq!(form(9, above, true), None);
+        assert_eq!(form(NOTED.identity, above, false), None);
+        let unmarked = Noted::default();
+        let first =
+            Form { cluster: 9, first_token: 1, founders: Vec::new(), instead_of: 0, new_identity: false };
+        assert_eq!(unmarked.objection_to(&first), None);
     }
 
     #[test]

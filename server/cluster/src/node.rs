@@ -30,6 +30,9 @@ use crate::standing::{Stage, Standing};
 use crate::timing::Timing;
 use crate::types::{Member, NodeId, Raft};
 
+/// Said of a process whose place is not among those that it was given.
+pub(crate) const NO_PLACE: &str = "this place is not configured";
+
 /// What a process of a cluster needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -153,9 +156,7 @@ impl Cluster {
         let incarnation = match &opened {
             Some(Opened { identity, .. }) => {
                 standing.stage = Stage::Forming;
-                if !crate::fault("hello") {
-                    standing.identity = Some(identity.cluster_id());
-                }
+                standing.identity = Some(identity.cluster_id());
                 standing.node = Some(identity.node);
                 identity.incarnation
             }
@@ -340,9 +341,15 @@ impl Inner {
     }
 
     /// The identity of the node that this process becomes.
-    pub(crate) fn identity(&self, cluster: u128, node: NodeId, form: Option<Form>) -> Identity {
-        let Self { incarnation, config: Config { slot, slots, .. }, .. } = self;
-        Identity { cluster, node, incarnation: *incarnation, slot: *slot, slots: slots.names(), form }
+    pub(crate) fn identity(
+        &self,
+        cluster: u128,
+        node: NodeId,
+        form: Option<Form>,
+    ) -> Result<Identity, String> {
+        let member = self.member().ok_or(NO_PLACE)?;
+        let (incarnation, slots) = (self.incarnation, self.config.slots.names());
+        Ok(Identity { cluster, node, incarnation, member, slots, form })
     }
 
     /// This process as a member.

@@ -34,7 +34,7 @@ pub(crate) struct Opened {
 impl DataDir {
     /// Takes the folder, made if it is not there.
     pub(crate) fn take(folder: &Path) -> Result<Self, DataDirError> {
-        fs::create_dir_all(folder).map_err(DataDirError::io(folder, "make"))?;
+        make(folder).map_err(DataDirError::io(folder, "make"))?;
         let lock_path = folder.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(DataDirError::io(&lock_path, "open"))?;
@@ -55,9 +55,7 @@ impl DataDir {
             return Ok(None);
         }
         let opened = self.open(config)?;
-        if !crate::fault("fits") {
-            opened.identity.fits(config, &self.folder)?;
-        }
+        opened.identity.fits(config, &self.folder)?;
         Ok(Some(opened))
     }
 
@@ -132,6 +130,18 @@ fn remove(folder: &Path) -> Result<(), DataDirError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(DataDirError::io(folder, "remove")(error)),
     }
+}
+
+/// Makes a folder, and what it stands in, if they are not there; on disk when it returns.
+pub(crate) fn make(folder: &Path) -> Result<(), io::Error> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    // As far up as we may read; we could not have made anything above.
+    let above = folder.canonicalize()?;
+    let _ = above.ancestors().skip(1).try_for_each(sync);
+    Ok(())
 }
 
 /// The names in a folder too must be on disk.

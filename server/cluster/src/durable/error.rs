@@ -80,6 +80,22 @@ pub enum DataDirError {
         /// The names that this process was configured with.
         ours: String,
     },
+    /// Its cluster looks for it elsewhere.
+    #[error(
+        "{}: the cluster knows node {node} as {theirs}, and this process is to be {ours}. Members keep their addresses: \
+         give it the one that it had; or move the data directory away, so that a new node takes the place at the new one",
+        path.display()
+    )]
+    OtherAddress {
+        /// The directory.
+        path: PathBuf,
+        /// The name of its place.
+        node: String,
+        /// The addresses that it had.
+        theirs: String,
+        /// Those that this process was configured with.
+        ours: String,
+    },
     /// Its node has been replaced.
     #[error(
         "{}: node {node} of cluster {cluster}, whose data directory this is, has been replaced by another process, and \
@@ -111,17 +127,17 @@ impl DataDirError {
     }
 }
 
-#[allow(clippy::wildcard_enum_match_arm)] // The system may know more kinds tomorrow.
+/// What to do about it, where that is known.
 fn advice(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            ". The user that the server runs as must be allowed to write there"
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            ". Make room, then start again: nothing that was acknowledged is lost"
-        }
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => ". Something else is in the way",
-        // All others say what they are about, and what to do depends on it.
-        _ => "",
+    use io::ErrorKind;
+    let is = |kinds: &[ErrorKind]| kinds.contains(&source.kind());
+    if is(&[ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem]) {
+        ". The user that the server runs as must be allowed to write there"
+    } else if is(&[ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge]) {
+        ". Make room, then start again: nothing that was acknowledged is lost"
+    } else if is(&[ErrorKind::NotADirectory, ErrorKind::AlreadyExists]) {
+        ". Something else is in the way"
+    } else {
+        ""
     }
 }

@@ -8,7 +8,7 @@ use ticketing_peer::ClusterId;
 use super::DataDirError;
 use crate::calls::Form;
 use crate::node::Config;
-use crate::types::NodeId;
+use crate::types::{Member, NodeId};
 
 /// What makes a process this node and no other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,8 +17,9 @@ pub(crate) struct Identity {
     pub(crate) node: NodeId,
     /// What the process called itself when it became this node.
     pub(crate) incarnation: u128,
-    /// Index of the place that it fills, among these.
-    pub(crate) slot: u8,
+    /// Where its cluster reaches it.
+    pub(crate) member: Member,
+    /// The names of the places of its cluster.
     pub(crate) slots: Vec<String>,
     /// How its cluster was formed, if it is a founder.
     pub(crate) form: Option<Form>,
@@ -36,9 +37,16 @@ impl Identity {
         if self.slots != ours {
             return Err(DataDirError::OtherSlots { path, theirs: whose(&self.slots), ours: whose(&ours) });
         }
-        if self.slot != config.slot {
-            let name = |slot: u8| ours.get(usize::from(slot)).cloned().unwrap_or_default();
-            return Err(DataDirError::OtherSlot { path, theirs: name(self.slot), ours: name(config.slot) });
+        let Member { slot, peer, client } = &self.member;
+        let name = |slot: u8| ours.get(usize::from(slot)).cloned().unwrap_or_default();
+        if *slot != config.slot {
+            return Err(DataDirError::OtherSlot { path, theirs: name(*slot), ours: name(config.slot) });
+        }
+        // Nobody needs to find a server alone.
+        if let Some(member) = config.member(*slot).filter(|member| *member != self.member && ours.len() > 1) {
+            let theirs = format!("{peer}@{client}");
+            let ours = format!("{}@{}", member.peer, member.client);
+            return Err(DataDirError::OtherAddress { path, node: name(*slot), theirs, ours });
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ mod writer;
 
 pub use error::DataDirError;
 
-pub(crate) use dir::{DataDir, Opened, sync};
+pub(crate) use dir::{DataDir, Opened, make, sync};
 pub(crate) use identity::Identity;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use store::{Kept, Write};

@@ -17,7 +17,7 @@ pub(super) fn seal(name: &[u8], value: &impl Serialize) -> Result<Vec<u8>, Strin
 /// From bytes.
 pub(super) fn unseal<T: DeserializeOwned>(name: &[u8], bytes: &[u8]) -> Result<T, String> {
     let (head, body) = bytes.split_first_chunk().ok_or("it is cut short")?;
-    if !crate::fault("crc") && *head != checksum(name, body) {
+    if *head != checksum(name, body) {
         return Err("its checksum does not match".to_owned());
     }
     decode(body)

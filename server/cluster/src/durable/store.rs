@@ -81,7 +81,7 @@ impl fmt::Debug for Store {
 /// in the midst of work is found too late.
 pub(super) fn builder() -> redb::Builder {
     let mut builder = redb::Builder::new();
-    builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(!crate::fault("integrity"));
+    builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);
     builder
 }
 
@@ -142,7 +142,7 @@ impl Store {
             Ok((identity, kept, commits, superseded))
         };
         let (identity, kept, commits, superseded) = read().map_err(|problem| problem.at(path, "read"))?;
-        if !crate::fault("watermark") && acknowledged.is_some_and(|acknowledged| acknowledged > commits) {
+        if acknowledged.is_some_and(|acknowledged| acknowledged > commits) {
             return Err(damaged(
                 "its last commit",
                 "one that was acknowledged is not there any more: it is damaged, the disk has lost what it was told to keep, \
@@ -153,9 +153,7 @@ impl Store {
             let (cluster, node) = (identity.cluster_id(), identity.node);
             return Err(DataDirError::Superseded { path: path.to_owned(), cluster, node });
         }
-        if !crate::fault("nocheck") {
-            kept.check().map_err(|(place, problem)| damaged(&place, &problem))?;
-        }
+        kept.check().map_err(|(place, problem)| damaged(&place, &problem))?;
         Ok((Self { path: path.to_owned(), database, watermark, commits }, identity, kept))
     }
 
@@ -165,11 +163,7 @@ impl Store {
         let commits = self.commits + 1;
         let mut write = || {
             let mut transaction = self.database.begin_write()?;
-            transaction.set_durability(if crate::fault("nosync") {
-                Durability::None
-            } else {
-                Durability::Immediate
-            })?;
+            transaction.set_durability(Durability::Immediate)?;
             {
                 let mut log = transaction.open_table(LOG)?;
                 let mut meta = transaction.open_table(META)?;
@@ -182,9 +176,7 @@ impl Store {
                 put(&mut meta, name::COMMITS, &commits)?;
             }
             transaction.commit()?;
-            if !crate::fault("nomark") {
-                self.watermark.set(commits)?;
-            }
+            self.watermark.set(commits)?;
             Ok(())
         };
         write().map_err(|problem: Problem| problem.at(&self.path, "write").into_io())?;
@@ -203,17 +195,12 @@ impl Write {
                     log.insert(index, &bytes[..])?;
                 }
             }
-            Self::TruncateFrom(_) if crate::fault("truncate") => {}
             Self::TruncateFrom(index) => log.retain_in(*index.., |_, _| false)?,
             Self::PurgeUpTo(upto) => {
-                if !crate::fault("purge") {
-                    log.retain_in(..=upto.index, |_, _| false)?;
-                }
+                log.retain_in(..=upto.index, |_, _| false)?;
                 put(meta, name::PURGED, upto)?;
             }
-            Self::Vote(_) if crate::fault("vote") => {}
             Self::Vote(vote) => put(meta, name::VOTE, vote)?,
-            Self::Superseded if crate::fault("superseded") => {}
             Self::Superseded => put(meta, name::SUPERSEDED, &true)?,
         }
         Ok(())

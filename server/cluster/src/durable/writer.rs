@@ -132,7 +132,7 @@ impl Queue {
 
     fn is_full(&self) -> bool {
         let waiting = self.lock();
-        !crate::fault("unbounded") && waiting.bytes > MOST_WAITING_BYTES && waiting.failed.is_none()
+        waiting.bytes > MOST_WAITING_BYTES && waiting.failed.is_none()
     }
 
     fn push(&self, write: Write, done: Done) {
@@ -169,20 +169,10 @@ impl Queue {
 
     fn serve(&self, mut store: Store) {
         while let Some(Waiting { writes, dones, committed, .. }) = self.take() {
-            if crate::fault("early") {
-                dones.into_iter().for_each(|done| done.tell(Ok(())));
-                let _ = store.commit(&writes, committed);
-                continue;
-            }
-            if crate::fault("ignore") {
-                let _ = store.commit(&writes, committed);
-                dones.into_iter().for_each(|done| done.tell(Ok(())));
-                continue;
-            }
+            // A write that is never answered would hang the node.
             let commit = || store.commit(&writes, committed);
             let result = panic::catch_unwind(AssertUnwindSafe(commit));
             match result.unwrap_or_else(|_| Err(io::Error::other("the database has panicked"))) {
-                Ok(()) if crate::fault("order") => dones.into_iter().rev().for_each(|done| done.tell(Ok(()))),
                 Ok(()) => dones.into_iter().for_each(|done| done.tell(Ok(()))),
                 Err(problem) => return self.fail(&problem, dones),
             }

@@ -25,7 +25,7 @@ fn it_comes_back_with_all_that_it_held() {
         assert_eq!(*first_token.get_or_insert(place.first_token), place.first_token);
         assert!(place.first_token > 1 << 60, "tokens begin at the wall clock");
         assert_eq!((status.role.as_str(), node.stage()), ("leader", Stage::Member));
-        node.fill(&mut held, 100);
+        assert_eq!(node.fill(&mut held, 100), 100);
         if run % 2 == 0 {
             node.runtime.as_ref().unwrap().block_on(node.cluster.shutdown());
             assert_eq!(fate(&node.propose(office, 101, &[grant(b"late", 1 << 62)])), Fate::Unknown);

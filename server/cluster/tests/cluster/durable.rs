@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ticketing_cluster::{DataDirError, InitError, Stage, StartError};
-use ticketing_engine::Effect;
+use ticketing_engine::{Effect, Fate};
 
-use crate::lab::{Held, Lab, Memory, eventually, grant, wait};
+use crate::lab::{Held, Lab, Memory, eventually, fate, grant, wait};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -27,8 +27,7 @@ fn all_nodes_end_at_once_and_come_back_with_everything() {
     let identity = lab.init(false).unwrap();
     let mut held = Held::default();
     for round in 0..4 {
-        let (leader, _) = lab.leader();
-        lab.node(leader).fill(&mut held, 100);
+        lab.fill(&mut held, 100);
         lab.kill_all();
         lab.restart_all();
         lab.leader();
@@ -51,10 +50,9 @@ fn a_node_that_was_down_comes_back_as_itself() {
     for leads in [false, true, false] {
         let (leader, _) = lab.leader();
         let slot = if leads { leader } else { (leader + 1) % 3 };
-        lab.node(leader).fill(&mut held, 10);
+        lab.fill(&mut held, 10);
         lab.kill(slot);
-        let (leader, _) = lab.leader();
-        lab.node(leader).fill(&mut held, 10);
+        lab.fill(&mut held, 10);
         // Longer than it takes to find that it is down.
         std::thread::sleep(Duration::from_secs(3));
         assert!(lab.up().all(|node| node.stage() == Stage::Member));
@@ -71,7 +69,7 @@ fn an_emptied_place_gets_a_new_node_and_the_old_one_cannot_return() {
     lab.init(false).unwrap();
     let mut held = Held::default();
     let (leader, _) = lab.leader();
-    lab.node(leader).fill(&mut held, 10);
+    lab.fill(&mut held, 10);
     let slot = (leader + 1) % 3;
     let old = lab.node(slot).status().node.unwrap();
     lab.kill(slot);
@@ -119,7 +117,7 @@ fn a_cluster_whose_data_is_lost_ends_and_another_one_begins() {
     let first = lab.init(false).unwrap();
     let mut held = Held::default();
     let (leader, _) = lab.leader();
-    lab.node(leader).fill(&mut held, 10);
+    lab.fill(&mut held, 10);
     let survivor = (leader + 1) % 3;
     lab.kill_all();
     for slot in (0..3).filter(|slot| *slot != survivor) {
@@ -140,6 +138,28 @@ fn a_cluster_whose_data_is_lost_ends_and_another_one_begins() {
     assert_eq!(lab.wait_for_agreement().identity, Some(second));
 }
 
+/// Some megabytes of batches, after which nothing is held that was not before.
+fn write_much(lab: &Lab) {
+    let (leader, office) = lab.leader();
+    let node = lab.node(leader);
+    let replica = node.cluster.replica().unwrap();
+    let (mut seq, mut token) = (replica.place().batches, replica.table().last_token());
+    let long = [b'k'; 200];
+    for _ in 0..20 {
+        let mut effects = Vec::new();
+        for _ in 0..500 {
+            token += 1;
+            effects.push(grant(&long, token));
+            effects.push(Effect::Release { key: &long, token });
+        }
+        seq += 1;
+        if fate(&node.propose(office, seq, &effects)) != Fate::Applied {
+            // The office was lost; another one is looked for.
+            return;
+        }
+    }
+}
+
 fn has_snapshot(folder: &Path) -> bool {
     let mut files = fs::read_dir(folder.join("node")).unwrap().map(|file| file.unwrap().file_name());
     files.any(|name| name.to_str().unwrap().starts_with("snapshot-"))
@@ -150,28 +170,15 @@ fn a_snapshot_stands_for_the_log_after_all_nodes_have_ended() {
     let mut lab = Lab::with(3, Memory::Log);
     lab.init(false).unwrap();
     let mut held = Held::default();
-    let (leader, office) = lab.leader();
-    lab.node(leader).fill(&mut held, 50);
+    lab.fill(&mut held, 50);
     lab.wait_for_agreement();
-    let slot = (leader + 1) % 3;
+    let slot = (lab.leader().0 + 1) % 3;
     lab.kill(slot);
-    let node = lab.node(leader);
-    let long = vec![b'k'; 200];
-    let replica = node.cluster.replica().unwrap();
-    let (mut seq, mut token) = (replica.place().batches, replica.table().last_token());
     eventually("the log is replaced by a snapshot", || {
-        for _ in 0..20 {
-            let mut effects = Vec::new();
-            for _ in 0..500 {
-                token += 1;
-                effects.push(grant(&long, token));
-                effects.push(Effect::Release { key: &long, token });
-            }
-            seq += 1;
-            let told = node.propose(office, seq, &effects);
-            assert_eq!(crate::lab::fate(&told), ticketing_engine::Fate::Applied);
-        }
-        (has_snapshot(&lab.folder(leader)) && node.status().log_bytes < 40 << 20).then_some(())
+        write_much(&lab);
+        let (leader, _) = lab.leader();
+        let is_short = lab.node(leader).status().log_bytes < 40 << 20;
+        (has_snapshot(&lab.folder(leader)) && is_short).then_some(())
     });
     lab.restart(slot);
     lab.wait_for_agreement();

@@ -176,6 +176,10 @@ fn the_directory_of_somebody_else_is_refused() {
         error.contains("of a cluster of a, b, c, and this process is to be of a cluster of a, b, d"),
         "{error}"
     );
+    other.slots = "a=h1:1@h1:2,b=h9:1@h2:2,c=h3:1@h3:2".parse().unwrap();
+    other.slot = 1;
+    let error = dir.find(&other).unwrap_err().to_string();
+    assert!(error.contains("knows node b as h2:1@h2:2, and this process is to be h9:1@h2:2"), "{error}");
     other.slots = crate::slots::Slots::alone("h:1".to_owned());
     let error = dir.find(&other).unwrap_err().to_string();
     assert!(error.contains("a server in single mode"), "{error}");

@@ -145,7 +145,7 @@ fn a_disk_that_does_not_keep_up_holds_up_whoever_writes() {
     disk.hold(true);
     runtime().block_on(async {
         let mut taken = 0;
-        loop {
+        while taken < 100 {
             // It goes into the queue whether or not whoever asks waits for room.
             let flushed = append(&mut log, large(taken, 4 << 20)).boxed().now_or_never();
             taken += 1;

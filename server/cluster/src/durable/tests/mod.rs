@@ -15,7 +15,7 @@ use openraft::storage::{RaftLogReader as _, RaftLogStorage as _, RaftLogStorageE
 use super::dir::DataDir;
 use super::{Identity, Opened};
 use crate::log::Log;
-use crate::node::Config;
+use crate::node::{Cluster, Config};
 use crate::slots::Slots;
 use crate::timing::Timing;
 use crate::types::{Command, Entry, LogId, Vote};
@@ -41,7 +41,8 @@ fn config() -> Config {
 }
 
 fn identity() -> Identity {
-    Identity { cluster: 0xabc, node: 2, incarnation: 77, slot: 1, slots: config().slots.names(), form: None }
+    let member = config().member(1).unwrap();
+    Identity { cluster: 0xabc, node: 2, incarnation: 77, member, slots: config().slots.names(), form: None }
 }
 
 fn log_id(term: u64, index: u64) -> LogId {
@@ -85,6 +86,19 @@ async fn append(log: &mut Log, entries: impl IntoIterator<Item = Entry>) {
 
 async fn all(log: &mut Log) -> Vec<Entry> {
     log.try_get_log_entries(..).await.unwrap()
+}
+
+/// A node that says that it is none counts as one that has lost its memory.
+#[tokio::test]
+async fn it_says_who_it_is_from_the_first_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let config = Config { data_dir: Some(folder.path().to_owned()), ..config() };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cluster = Cluster::start(config, listener).await.unwrap();
+    // On a runtime of one thread, nothing has run yet but this.
+    assert_eq!(cluster.0.hello().cluster, 0xabc);
+    assert_eq!((cluster.0.hello().node, cluster.0.hello().incarnation), (2, 77));
 }
 
 #[test]

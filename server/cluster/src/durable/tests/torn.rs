@@ -68,7 +68,7 @@ fn turn(model: &Model, term: &mut u64, dice: &mut Dice) -> Vec<Write> {
         1 if model.entries.len() > 3 => {
             *term += 1;
             let from = next - 1 - dice.below(2);
-            let again = (from..from + 3).map(|index| entry(*term, index)).collect();
+            let again = (from..from + 1 + dice.below(3)).map(|index| entry(*term, index)).collect();
             vec![Write::TruncateFrom(from), Write::Append(again)]
         }
         2 if model.entries.len() > 20 => {
