@@ -31,7 +31,12 @@ impl Proposal {
         let Some(running) = self.inner.running() else { return (self.told)(Fate::Unknown) };
         let Office { term, run } = self.office;
         let command = Command::Batch { term, run, seq: self.seq, record: self.record.clone() };
-        let report = Report::to(move |result| self.settle(result));
+        let report = if fault!(TellsBeforeTheMajority) {
+            (self.told)(Fate::Applied);
+            Report::to(drop)
+        } else {
+            Report::to(move |result| self.settle(result))
+        };
         // If openraft has stopped, it drops the report, which says that nobody knows.
         let _ = running.raft.write(command).with_leader(term).responder(report).await;
     }

@@ -132,6 +132,8 @@ impl Engine {
             Input::Tick => self.tick(now),
             Input::Committed(seq) => self.committed(now, seq),
             Input::Refused(seq) => self.lost(seq, refused),
+            Input::Unknown(seq) if fault!(UnknownIsRefused) => self.lost(seq, refused),
+            Input::Unknown(seq) if fault!(UnknownIsApplied) => self.committed(now, seq),
             Input::Unknown(seq) => self.lost(seq, unknown),
             Input::TokenCeiling(token) => self.token_ceiling = self.token_ceiling.max(token),
             Input::Drain => self.start_draining(),

@@ -35,7 +35,11 @@ struct State {
 impl Log {
     /// A log that goes on where it was left.
     pub(crate) fn durable(kept: Kept, disk: Arc<Writer>) -> Self {
-        let Kept { purged, entries, vote, committed } = kept;
+        let Kept { purged, mut entries, vote, mut committed } = kept;
+        if fault!(ComesBackWithoutItsLastEntries) {
+            entries.truncate(entries.len().saturating_sub(4));
+            committed = None;
+        }
         let state = State { entries: Entries::after(purged, entries), vote, committed };
         Self { state: Arc::new(Mutex::new(state)), disk: Some(disk) }
     }

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tempfile::TempDir;
 use ticketing_cluster::{
-    Alone, Cluster, Config, DataDirError, Init, InitError, Slots, Stage, StartError, Status, Timing,
+    Alone, Cluster, Config, DataDirError, Init, InitError, LOG_MEMORY, Slots, Stage, StartError, Status,
+    Timing,
 };
 use ticketing_engine::{Effect, Fate, Office, record};
 use ticketing_peer::Secret;
 use tokio::runtime::Runtime;
 
-fn clock() -> u64 {
+pub(crate) fn clock() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
     let since = START.get_or_init(Instant::now).elapsed();
@@ -50,6 +51,7 @@ impl Node {
         listener: TcpListener,
         memory: Memory,
         folder: &Path,
+        log_memory: usize,
     ) -> Result<Self, StartError> {
         let runtime = runtime();
         let config = Config {
@@ -60,7 +62,7 @@ impl Node {
             clock,
             hash_seed: [1, u64::from(slot)],
             data_dir: (memory == Memory::Log).then(|| folder.to_owned()),
-            log_memory: ticketing_cluster::LOG_MEMORY,
+            log_memory,
             state_dir: (memory == Memory::Marker).then(|| folder.to_owned()),
         };
         let cluster = runtime.block_on(async {
@@ -183,6 +185,7 @@ pub(crate) struct Lab {
     pub(crate) nodes: Vec<Option<Node>>,
     memory: Memory,
     folder: PathBuf,
+    log_memory: usize,
     _temporary: Option<TempDir>,
 }
 
@@ -192,10 +195,16 @@ impl Lab {
     }
 
     pub(crate) fn with(count: usize, memory: Memory) -> Self {
+        Self::keeping(count, memory, LOG_MEMORY)
+    }
+
+    /// One whose nodes keep so many bytes of the log behind a snapshot.
+    pub(crate) fn keeping(count: usize, memory: Memory, log_memory: usize) -> Self {
         let (slots, listeners) = places(count);
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().to_owned();
-        let mut lab = Self { slots, nodes: Vec::new(), memory, folder, _temporary: Some(temporary) };
+        let _temporary = Some(temporary);
+        let mut lab = Self { slots, nodes: Vec::new(), memory, folder, log_memory, _temporary };
         for (slot, listener) in listeners.into_iter().enumerate() {
             let node = lab.start(slot, listener).unwrap();
             lab.nodes.push(Some(node));
@@ -206,13 +215,17 @@ impl Lab {
     /// The cluster that was left in this folder.
     pub(crate) fn found(slots: Slots, folder: &Path) -> Self {
         let nodes = slots.iter().map(|_| None).collect();
-        let mut lab = Self { slots, nodes, memory: Memory::Log, folder: folder.to_owned(), _temporary: None };
+        let folder = folder.to_owned();
+        let (memory, log_memory) = (Memory::Log, LOG_MEMORY);
+        let mut lab = Self { slots, nodes, memory, folder, log_memory, _temporary: None };
         lab.restart_all();
         lab
     }
 
     fn start(&self, slot: usize, listener: TcpListener) -> Result<Node, StartError> {
-        Node::start(&self.slots, u8::try_from(slot).unwrap(), listener, self.memory, &self.folder(slot))
+        let folder = self.folder(slot);
+        let slot = u8::try_from(slot).unwrap();
+        Node::start(&self.slots, slot, listener, self.memory, &folder, self.log_memory)
     }
 
     /// Where a node keeps what it remembers.

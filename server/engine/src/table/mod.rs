@@ -229,6 +229,7 @@ impl Table {
         if let Some(lock) = self.locks.find_mut(hash, |lock| *lock.key == *held.key) {
             self.digests = self.digests.wrapping_sub(lock.digest());
             let Held { owner, token, lease_secs, applied_at, .. } = held;
+            let applied_at = if fault!(HandOffKeepsTheAge) { lock.applied_at } else { applied_at };
             *lock = Lock { key: std::mem::take(&mut lock.key), owner, token, lease_secs, applied_at };
             self.digests = self.digests.wrapping_add(lock.digest());
             self.last_token = token;
