@@ -298,6 +298,17 @@ impl TicketError {
         is_unsupported: Unsupported,
     }
 
+    /// Whether a release that ended as [`NotHeld`](ErrorKind::NotHeld) may itself
+    /// have ended the lock: an earlier try of it was sent and lost its answer.
+    ///
+    /// The lock is over in either case. Without an earlier try it ended before this
+    /// release, most likely with its lease, and whatever was done under it since
+    /// then was not protected; with one, that need not be so.
+    #[must_use]
+    pub const fn may_have_released(&self) -> bool {
+        matches!(self.0.cause, Cause::NotHeld { sent_before: true })
+    }
+
     /// Clears an [`Indeterminate`](ErrorKind::Indeterminate) acquire up: the
     /// lock is held after all, or it was not acquired and never will be.
     ///

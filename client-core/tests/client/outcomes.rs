@@ -116,7 +116,7 @@ async fn a_release_that_comes_too_late_says_so() {
     let error = ticket.release().await.unwrap_err();
     assert_eq!((error.kind(), error.key(), error.token()), (ErrorKind::NotHeld, Some("k"), Some(1)));
     let error = broker.release("k", 99).await.unwrap_err();
-    assert!(error.is_not_held());
+    assert!(error.is_not_held() && !error.may_have_released());
 }
 
 #[tokio::test]
