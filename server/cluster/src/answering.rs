@@ -21,6 +21,9 @@ use crate::node::{Inner, Running};
 use crate::standing::Stage;
 use crate::types::{SnapshotMeta, Vote};
 
+/// How long this process may take to become a founder: it has a database to make.
+const FORM_PATIENCE: Duration = Duration::from_secs(15);
+
 /// A snapshot larger than this is not taken: a million locks are a tenth of it.
 const LARGEST_SNAPSHOT: u64 = 1 << 31;
 
@@ -268,9 +271,9 @@ impl Inner {
         let (done, outcome) = oneshot::channel();
         let ended = || "this process is ending".to_owned();
         self.forms.send((form, done)).await.map_err(|_| ended())?;
-        match timeout(Duration::from_secs(5), outcome).await {
+        match timeout(FORM_PATIENCE, outcome).await {
             Ok(outcome) => outcome.map_err(|_| ended())?,
-            Err(_) => Err("this process does not come to it".to_owned()),
+            Err(_) => Err(format!("it has not begun within {FORM_PATIENCE:?}: is its disk very slow?")),
         }
     }
 

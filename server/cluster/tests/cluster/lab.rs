@@ -16,6 +16,9 @@ use ticketing_engine::{Effect, Fate, Office, record};
 use ticketing_peer::Secret;
 use tokio::runtime::Runtime;
 
+/// How long anything may take, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) fn clock() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
@@ -80,6 +83,13 @@ impl Node {
         let alone = Alone { data_dir, client, clock, hash_seed: [3, 4] };
         let cluster = runtime.block_on(Cluster::alone(alone))?;
         Ok(Self { cluster, runtime: Some(runtime) })
+    }
+
+    /// The same, in the directory of one that has just ended and may still be closing it.
+    pub(crate) fn alone_again(folder: &Path) -> Result<Self, StartError> {
+        eventually("its directory is free again", || {
+            Self::alone(folder).map_or_else(unless_in_use, |node| Some(Ok(node)))
+        })
     }
 
     /// The office that it comes to.
@@ -271,14 +281,7 @@ impl Lab {
     }
 
     pub(crate) fn restart(&mut self, slot: usize) {
-        eventually("its directory is free again", || match self.try_restart(slot) {
-            // What has ended may still be closing it.
-            Err(StartError::DataDir(DataDirError::InUse(_))) => None,
-            started => {
-                started.unwrap();
-                Some(())
-            }
-        });
+        self.try_restart(slot).unwrap();
     }
 
     pub(crate) fn restart_all(&mut self) {
@@ -288,8 +291,11 @@ impl Lab {
     pub(crate) fn try_restart(&mut self, slot: usize) -> Result<(), StartError> {
         let address =
             self.slots.get(u8::try_from(slot).unwrap()).unwrap().peer.parse::<SocketAddr>().unwrap();
-        let listener = eventually("the address is free again", || bind_again(address));
-        self.nodes[slot] = Some(self.start(slot, listener)?);
+        let node = eventually("its directory is free again", || {
+            let listener = eventually("the address is free again", || bind_again(address));
+            self.start(slot, listener).map_or_else(unless_in_use, |node| Some(Ok(node)))
+        });
+        self.nodes[slot] = Some(node?);
         Ok(())
     }
 
@@ -339,6 +345,12 @@ fn bind_again(address: SocketAddr) -> Option<TcpListener> {
     runtime.block_on(async { tokio::net::TcpListener::bind(address).await.ok()?.into_std().ok() })
 }
 
+/// What has ended may still be closing its directory.
+fn unless_in_use<T>(error: StartError) -> Option<Result<T, StartError>> {
+    let is_in_use = matches!(error, StartError::DataDir(DataDirError::InUse(_)));
+    (!is_in_use).then_some(Err(error))
+}
+
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -349,7 +361,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "not within 30 seconds: {what}");
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -363,5 +375,5 @@ pub(crate) fn grant(key: &[u8], token: u64) -> Effect<'_> {
 }
 
 pub(crate) fn fate(told: &mpsc::Receiver<Fate>) -> Fate {
-    told.recv_timeout(Duration::from_secs(30)).expect("every batch has a fate")
+    told.recv_timeout(PATIENCE).expect("every batch has a fate")
 }

@@ -81,11 +81,14 @@ fn every_place_is_emptied_and_filled_in_turn() {
         lab.leader();
         lab.kill(slot);
         lab.restart(slot);
-        // Not before a majority has it: the next one is about to be killed.
+        // Not before everybody has it, and the old node has no say any more: the next one is
+        // about to be killed.
         wait("everybody knows that it has a vote", || {
             let node = lab.node(slot).status().node;
             let knows = |status: &Status| {
-                status.learners.is_empty() && status.voters.iter().any(|voter| Some(voter.node) == node)
+                status.learners.is_empty()
+                    && status.voters.len() == 3
+                    && status.voters.iter().any(|voter| Some(voter.node) == node)
             };
             node.is_some() && lab.up().all(|other| knows(&other.status()))
         });
