@@ -21,6 +21,7 @@ pub struct ServerBuilder {
     admin: bool,
     open_files: Option<u32>,
     netns: Option<String>,
+    under: Vec<OsString>,
 }
 
 impl ServerBuilder {
@@ -92,6 +93,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Runs it under another program, which must leave it the process id that it itself
+    /// was started with.
+    #[must_use]
+    pub fn under(mut self, words: &[&str]) -> Self {
+        self.under = words.iter().map(OsString::from).collect();
+        self
+    }
+
     /// Starts it and waits until it listens.
     ///
     /// # Panics
@@ -140,6 +149,7 @@ impl ServerBuilder {
             let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
             words.extend(["sh", "-c", &script].map(OsString::from));
         }
+        words.extend(self.under.iter().cloned());
         words.push(path.into());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);

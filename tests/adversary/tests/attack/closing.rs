@@ -5,9 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, place, wait_for_queue, wait_until, wire};
 
-use crate::queue::{place, wait_for_queue};
 use crate::timed;
 
 #[test]

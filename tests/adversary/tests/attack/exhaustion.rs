@@ -3,10 +3,9 @@
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_for_queue, wait_until, wire};
 
 use crate::bulk::{pipelined, scaled, token_of};
-use crate::queue::wait_for_queue;
 use crate::timed;
 
 const MIB: u64 = 1024 * 1024;

@@ -20,7 +20,6 @@ mod histories;
 mod keys;
 mod matrix;
 mod operation;
-mod queue;
 mod races;
 mod restart;
 mod stalls;
