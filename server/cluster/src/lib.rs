@@ -38,6 +38,7 @@ mod peers;
 mod proposal;
 mod registry;
 mod report;
+mod riding;
 mod seats;
 mod slots;
 mod standing;

@@ -26,6 +26,7 @@ use crate::calls::{Piece, Received, decode, encode, kind};
 use crate::image::Image;
 use crate::machine::FullSnapshot;
 use crate::peers::Peers;
+use crate::riding::Riding;
 use crate::types::{Member, NodeId, Types, Vote};
 
 /// A peer that has not answered for this long is not waited for: its connection
@@ -172,7 +173,7 @@ impl RaftNetworkV2<Types> for Link {
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
     {
         let link = &*self;
-        let answers = requests.map(move |request| {
+        let answers = Riding::new(requests).map(move |request| {
             let before = request.prev_log_id;
             let last = request.entries.last().map(RaftEntry::log_id).or(before);
             let answer = link.ask::<AppendEntriesResponse<Types>, _>(kind::APPEND, &request);

@@ -214,8 +214,8 @@ impl Table {
     }
 
     fn end(&mut self, key: &[u8], token: u64) -> Result<(), Rule> {
-        self.check_current(key, token)?;
         let hash = self.locks.seed().of_key(key);
+        self.check_current(hash, key, token)?;
         if let Some(lock) = self.locks.remove(hash, |lock| *lock.key == *key) {
             self.digests = self.digests.wrapping_sub(lock.digest());
         }
@@ -223,9 +223,9 @@ impl Table {
     }
 
     fn hand_off(&mut self, ended: u64, held: Held<'_>) -> Result<(), Rule> {
-        self.check_current(held.key, ended)?;
-        self.check_grant(held)?;
         let hash = self.locks.seed().of_key(held.key);
+        self.check_current(hash, held.key, ended)?;
+        self.check_grant(held)?;
         if let Some(lock) = self.locks.find_mut(hash, |lock| *lock.key == *held.key) {
             self.digests = self.digests.wrapping_sub(lock.digest());
             let Held { owner, token, lease_secs, applied_at, .. } = held;
@@ -264,8 +264,8 @@ impl Table {
         if self.is_buried(owner, key) { Err(Rule::NotBuried { owner, token }) } else { Ok(()) }
     }
 
-    fn check_current(&self, key: &[u8], token: u64) -> Result<(), Rule> {
-        let current = self.lock(key).map(|lock| lock.token);
+    fn check_current(&self, hash: u64, key: &[u8], token: u64) -> Result<(), Rule> {
+        let current = self.locks.find(hash, |lock| *lock.key == *key).map(|lock| lock.token);
         if current == Some(token) { Ok(()) } else { Err(Rule::Current { token, current }) }
     }
 
