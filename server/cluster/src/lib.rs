@@ -5,6 +5,7 @@
 
 mod alone;
 mod answering;
+mod born;
 mod calls;
 mod durable;
 mod housekeeping;

@@ -15,12 +15,23 @@ use ticketing_engine::{Effect, Fate, Office, record};
 use ticketing_peer::Secret;
 use tokio::runtime::Runtime;
 
-fn clock() -> u64 {
+/// Nanoseconds since all of this began.
+pub(crate) fn now() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
-    let since = START.get_or_init(Instant::now).elapsed();
-    1_000_000_000_000 + u64::try_from(since.as_nanos()).unwrap()
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap()
 }
+
+/// What the clock of a node shows at that moment: clocks of nodes have nothing in common.
+const fn shown_at_first(slot: u64) -> u64 {
+    (slot + 1) * 1_000_000_000_000
+}
+
+fn clock<const SLOT: u64>() -> u64 {
+    shown_at_first(SLOT) + now()
+}
+
+const CLOCKS: [fn() -> u64; 5] = [clock::<0>, clock::<1>, clock::<2>, clock::<3>, clock::<4>];
 
 fn peer_config() -> ticketing_peer::Config {
     let secret = Secret::new(b"a secret for the tests").unwrap();
@@ -57,7 +68,7 @@ impl Node {
             slot,
             peer: peer_config(),
             timing: Timing::default(),
-            clock,
+            clock: CLOCKS[usize::from(slot)],
             hash_seed: [1, u64::from(slot)],
             data_dir: (memory == Memory::Log).then(|| folder.to_owned()),
             log_memory: ticketing_cluster::LOG_MEMORY,
@@ -75,7 +86,7 @@ impl Node {
     pub(crate) fn alone(folder: &Path) -> Result<Self, StartError> {
         let runtime = runtime();
         let (data_dir, client) = (folder.to_owned(), "127.0.0.1:1".to_owned());
-        let alone = Alone { data_dir, client, clock, hash_seed: [3, 4] };
+        let alone = Alone { data_dir, client, clock: clock::<0>, hash_seed: [3, 4] };
         let cluster = runtime.block_on(Cluster::alone(alone))?;
         Ok(Self { cluster, runtime: Some(runtime) })
     }
@@ -299,6 +310,23 @@ impl Lab {
             };
             self.up().all(same).then(|| status.clone())
         })
+    }
+
+    /// From when a node counts the lease of a key, as [`now`] tells it.
+    pub(crate) fn since(&self, slot: usize, key: &[u8]) -> Option<u64> {
+        let replica = self.node(slot).cluster.replica()?;
+        Some(replica.table().get(key)?.since - shown_at_first(slot as u64))
+    }
+
+    /// Waits until everybody knows that a node has a vote: then another one may end.
+    pub(crate) fn wait_for_vote(&self, slot: usize) {
+        wait("everybody knows that it has a vote", || {
+            let node = self.node(slot).status().node;
+            let knows = |status: &Status| {
+                status.learners.is_empty() && status.voters.iter().any(|voter| Some(voter.node) == node)
+            };
+            node.is_some() && self.up().all(|other| knows(&other.status()))
+        });
     }
 
     /// The slot of the node that is in office.
