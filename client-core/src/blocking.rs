@@ -19,15 +19,9 @@
 //! # Ok::<(), ticketing::TicketError>(())
 //! ```
 
-use std::future::Future;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use crate::broker::{Phase, Shared};
-use crate::error::Invalid;
+use crate::embed::{Embedded, block_on};
 use crate::{AcquireOptions, ConnectionStatus, Domain, Grant, TicketError, TlsOptions, Token};
 
 /// Acquires and releases locks, over connections that it keeps by itself;
@@ -37,10 +31,7 @@ use crate::{AcquireOptions, ConnectionStatus, Domain, Grant, TicketError, TlsOpt
 /// [`close`](TicketBroker::close), or within seconds when the last clone and
 /// ticket is gone.
 #[derive(Clone, Debug)]
-pub struct TicketBroker {
-    broker: crate::TicketBroker,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
-}
+pub struct TicketBroker(Embedded);
 
 /// Builds a [`TicketBroker`]; the same settings as the async [`Builder`](crate::Builder).
 #[derive(Clone, Debug, Default)]
@@ -98,38 +89,8 @@ impl Builder {
     /// As the async [`Builder::build`](crate::Builder::build); and
     /// `InvalidInput` if the thread cannot be started.
     pub fn build(self) -> Result<TicketBroker, TicketError> {
-        let (answer, broker) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("ticketing".to_owned())
-            .spawn(move || run(self.0, &answer))
-            .map_err(Invalid::NoThread)?;
-        // The thread answers first of all.
-        let gone = |_| Invalid::NoThread(std::io::ErrorKind::BrokenPipe.into());
-        let broker = broker.recv().map_err(gone)??;
-        Ok(TicketBroker { broker, thread: Arc::new(Mutex::new(Some(thread))) })
+        Embedded::start(self.0).map(TicketBroker)
     }
-}
-
-/// The whole life of a broker's thread.
-fn run(builder: crate::Builder, answer: &mpsc::Sender<Result<crate::TicketBroker, TicketError>>) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let _ = answer.send(Err(Invalid::NoThread(error).into()));
-            return;
-        }
-    };
-    runtime.block_on(async {
-        let built = builder.build();
-        let shared: Option<Arc<Shared>> = built.as_ref().ok().map(crate::TicketBroker::shared);
-        // Whoever asked may have gone: then the broker ends by being dropped.
-        let _ = answer.send(built);
-        if let Some(shared) = shared {
-            shared.reached(Phase::Done).await;
-        }
-    });
-    // A name that is still being resolved must not hold the thread.
-    runtime.shutdown_background();
 }
 
 impl TicketBroker {
@@ -153,7 +114,7 @@ impl TicketBroker {
     /// # Errors
     /// As there.
     pub fn acquire(&self, key: &str, wait: Duration, lease: Duration) -> Result<Ticket, TicketError> {
-        block_on(self.broker.acquire(key, wait, lease)).map(Ticket)
+        block_on(self.0.broker().acquire(key, wait, lease)).map(Ticket)
     }
 
     /// One immediate try that never enters the queue; `Timeout` if the lock is held.
@@ -161,7 +122,7 @@ impl TicketBroker {
     /// # Errors
     /// As [`acquire`](TicketBroker::acquire).
     pub fn try_acquire(&self, key: &str, lease: Duration) -> Result<Ticket, TicketError> {
-        block_on(self.broker.try_acquire(key, lease)).map(Ticket)
+        block_on(self.0.broker().try_acquire(key, lease)).map(Ticket)
     }
 
     /// An acquire with all its options.
@@ -169,7 +130,7 @@ impl TicketBroker {
     /// # Errors
     /// As [`acquire`](TicketBroker::acquire).
     pub fn acquire_with(&self, key: &str, options: AcquireOptions) -> Result<Ticket, TicketError> {
-        block_on(self.broker.acquire_with(key, options)).map(Ticket)
+        block_on(self.0.broker().acquire_with(key, options)).map(Ticket)
     }
 
     /// Gives back the lock that was granted under exactly this token.
@@ -177,7 +138,7 @@ impl TicketBroker {
     /// # Errors
     /// As [`TicketBroker::release`](crate::TicketBroker::release).
     pub fn release(&self, key: &str, token: u64) -> Result<(), TicketError> {
-        block_on(self.broker.release(key, token))
+        block_on(self.0.broker().release(key, token))
     }
 
     /// Clears an `Indeterminate` acquire up.
@@ -196,24 +157,19 @@ impl TicketBroker {
     /// # Errors
     /// As [`TicketBroker::wait_ready`](crate::TicketBroker::wait_ready).
     pub fn wait_ready(&self, timeout: Duration) -> Result<(), TicketError> {
-        block_on(self.broker.wait_ready(timeout))
+        block_on(self.0.broker().wait_ready(timeout))
     }
 
     /// How the connections stand, in the order of the addresses.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
-        self.broker.connections()
+        self.0.broker().connections()
     }
 
     /// Ends the broker in order, its thread included; see
     /// [`TicketBroker::close`](crate::TicketBroker::close).
     pub fn close(&self) {
-        block_on(self.broker.close());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            // It has nothing left to do; if it panicked, that was its last act.
-            let _ = thread.join();
-        }
+        self.0.close();
     }
 }
 
@@ -261,27 +217,5 @@ impl Ticket {
     #[must_use]
     pub fn detach(self) -> Grant {
         self.0.detach()
-    }
-}
-
-/// Wakes a parked thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future to its end on this thread; the broker's thread does its IO.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
     }
 }

@@ -25,7 +25,8 @@
 //!   given back.
 //! * [`TicketError`] says what went wrong; its [`ErrorKind`] is what code looks
 //!   at, and is the same in every language.
-//! * [`blocking`] is the same for code without async.
+//! * [`blocking`] is the same for code without async; [`embed`] is for bindings of
+//!   other languages.
 //!
 //! # What is certain
 //! An acquire ends in exactly one way. It is sent again by itself only if not
@@ -46,6 +47,7 @@ mod address;
 pub mod blocking;
 mod broker;
 mod clock;
+pub mod embed;
 mod error;
 mod input;
 mod link;

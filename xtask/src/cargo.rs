@@ -1,6 +1,6 @@
 //! Cargo, run in the root of the workspace and without input.
 
-use std::env;
+use std::env::{self, consts::EXE_SUFFIX};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,6 +38,17 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = output.with_context(|| format!("{} could not be started", name(command)))?;
     ensure!(output.status.success(), "{} ended with {}", name(command), output.status);
     Ok(output.stdout)
+}
+
+/// A binary of the workspace that was built as this program was.
+///
+/// # Errors
+/// If it cannot be built.
+pub(crate) fn built(binary: &str) -> Result<PathBuf> {
+    // Of the whole workspace, so that dependencies keep the features with
+    // which everything else was built.
+    run(&mut command(["build", "--quiet", "--workspace", "--bin", binary]))?;
+    Ok(env::current_exe()?.with_file_name(format!("{binary}{EXE_SUFFIX}")))
 }
 
 /// Whether `cargo TOOL` is there.

@@ -1,6 +1,5 @@
 //! Pages that are made from the code, so that they cannot go stale.
 
-use std::env::{self, consts::EXE_SUFFIX};
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -20,11 +19,7 @@ const PAGES: &[Page] =
 
 impl Page {
     fn print(&self) -> Result<Vec<u8>> {
-        // Of the whole workspace, so that dependencies keep the features with
-        // which everything else was built.
-        cargo::run(&mut cargo::command(["build", "--quiet", "--workspace", "--bin", self.binary]))?;
-        let built = env::current_exe()?.with_file_name(format!("{}{EXE_SUFFIX}", self.binary));
-        cargo::output(Command::new(built).args(self.args).stdin(Stdio::null()))
+        cargo::output(Command::new(cargo::built(self.binary)?).args(self.args).stdin(Stdio::null()))
     }
 }
 

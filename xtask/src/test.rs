@@ -1,6 +1,8 @@
 //! Everything that must hold before a change lands.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Result;
 
 use crate::report::Report;
 use crate::{cargo, docs};
@@ -15,10 +17,12 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
     }) {
         tests(&mut report);
+        report.step("simulation", simulation);
+        report.step("seeded faults", seeded_faults);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
         report.step("generated files", docs::compare);
     } else {
-        for name in ["tests", "doc tests", "generated files"] {
+        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files"] {
             report.skip(name, "the build failed");
         }
     }
@@ -27,6 +31,21 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         cargo::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
     if report.finish(strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Mistakes that tests can put in. With them the engine is another one, so it is built
+/// again, for those tests alone.
+const SEEDED: &str = "ticketing-simulation/seeded-faults,ticketing-cluster/seeded-faults";
+
+/// A thousand cluster-hours under faults. What breaks a rule is told with its seed.
+fn simulation() -> Result<()> {
+    let mut simulation = Command::new(cargo::built("ticketing-simulation")?);
+    cargo::run(simulation.args(["--hours", "1000"]).stdin(Stdio::null()))
+}
+
+fn seeded_faults() -> Result<()> {
+    let test = ["test", "--workspace", "--features", SEEDED, "--test", "seeded"];
+    cargo::run(cargo::command(test).args(["--", "--nocapture"]))
 }
 
 fn format(report: &mut Report) {
@@ -39,7 +58,7 @@ fn format(report: &mut Report) {
 
 fn lints(report: &mut Report) {
     if cargo::has_component("clippy", "clippy") {
-        let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        let clippy = ["clippy", "--workspace", "--all-targets", "--features", SEEDED, "--", "-D", "warnings"];
         report.step("lints", || cargo::run(&mut cargo::command(clippy)));
     } else {
         report.skip("lints", "clippy is not installed (rustup component add clippy)");

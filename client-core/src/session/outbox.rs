@@ -92,13 +92,16 @@ impl Outbox {
         self.taken = (self.taken + bytes).min(self.chunk.len());
         if self.taken == self.chunk.len() {
             self.gone = self.starts.len();
-            self.chunk.clear();
-            self.taken = 0;
         } else {
             self.gone = self.starts.iter().take_while(|&&start| start < self.taken).count();
             if let Some(&untouched) = self.starts.get(self.gone) {
                 self.chunk.truncate(untouched);
             }
+        }
+        // It may have stopped between two frames.
+        if self.taken == self.chunk.len() {
+            self.chunk.clear();
+            self.taken = 0;
         }
         self.starts.clear();
     }
@@ -114,5 +117,26 @@ impl Outbox {
             self.chunk.truncate(untouched);
             self.starts.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_withdrawn_behind_a_whole_frame_is_not_waited_for() {
+        let mut outbox = Outbox::default();
+        outbox.push(Entry::KeepAlive);
+        outbox.push(Entry::Request { index: 0, serial: 1 });
+        let frame = |entry, out: &mut Vec<u8>| match entry {
+            Entry::KeepAlive => out.push(b'\n'),
+            Entry::Request { .. } | Entry::Cancel { .. } => out.extend_from_slice(b"request"),
+        };
+        assert_eq!(outbox.fill(frame), b"\nrequest");
+        outbox.took(1);
+        assert!(matches!(outbox.pop_gone(), Some(Entry::KeepAlive)) && outbox.pop_gone().is_none());
+        assert_eq!(outbox.fill(|_, _| {}), b"", "the request is gone");
+        assert!(outbox.is_empty());
     }
 }

@@ -7,6 +7,7 @@ mod close;
 mod common;
 mod connections;
 mod drops;
+mod embed;
 mod indeterminate;
 mod leaders;
 mod outcomes;

@@ -37,7 +37,8 @@ impl Born {
 
     /// Rounded down.
     fn age_ms(self, now: Nanos) -> u32 {
-        u32::try_from(now.saturating_sub(self.0) / MILLISECOND).unwrap_or(u32::MAX)
+        let too_much = if fault!(TellsThatEntriesAreOlder) { 250_000 } else { 0 };
+        u32::try_from(too_much + now.saturating_sub(self.0) / MILLISECOND).unwrap_or(u32::MAX)
     }
 
     /// Since when its leases count, as of `now`.

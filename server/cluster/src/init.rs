@@ -201,9 +201,10 @@ impl Init {
         });
         let floors = candidates.iter().map(|candidate| candidate.hello.token_floor);
         let floor = floors.chain([self.token_floor]).max().unwrap_or(0);
+        let first_token = wall_clock_token().max(floor.saturating_add(1));
         Ok(Form {
             cluster: u128::from_be_bytes(identity).max(1),
-            first_token: wall_clock_token().max(floor.saturating_add(1)),
+            first_token: if fault!(NewIdentityBeginsAtOne) { 1 } else { first_token },
             founders: founders.collect(),
             instead_of,
             new_identity: self.new_identity,

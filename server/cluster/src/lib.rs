@@ -3,11 +3,27 @@
 //!
 //! This crate alone names a type of openraft.
 
+/// Whether a test has put this mistake in.
+#[cfg(feature = "seeded-faults")]
+macro_rules! fault {
+    ($name:ident) => {
+        crate::fault::Fault::$name.is_seeded()
+    };
+}
+#[cfg(not(feature = "seeded-faults"))]
+macro_rules! fault {
+    ($name:ident) => {
+        false
+    };
+}
+
 mod alone;
 mod answering;
 mod born;
 mod calls;
 mod durable;
+#[cfg(feature = "seeded-faults")]
+pub mod fault;
 mod housekeeping;
 mod image;
 mod init;

@@ -155,6 +155,9 @@ impl Image {
                 self.replica.begin(entry_term, Office { term, run }, first_token)
             }
             Command::Batch { term, run, seq, record, born } => {
+                let nothing = bytes::Bytes::from_static(&[1]);
+                let record =
+                    if fault!(AppliesNothingOfSomeBatches) && seq % 3 == 0 { nothing } else { record };
                 self.replica.apply(born.since(now), entry_term, Office { term, run }, seq, &record)?
             }
             Command::Seat { incarnation, member } => {

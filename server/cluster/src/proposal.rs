@@ -33,7 +33,12 @@ impl Proposal {
         let Office { term, run } = self.office;
         let born = Born::at((self.inner.config.clock)());
         let command = Command::Batch { term, run, seq: self.seq, record: self.record.clone(), born };
-        let report = Report::to(move |result| self.settle(result));
+        let report = if fault!(TellsBeforeTheMajority) {
+            (self.told)(Fate::Applied);
+            Report::to(drop)
+        } else {
+            Report::to(move |result| self.settle(result))
+        };
         // If openraft has stopped, it drops the report, which says that nobody knows.
         let _ = running.raft.write(command).with_leader(term).responder(report).await;
     }

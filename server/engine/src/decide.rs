@@ -74,11 +74,17 @@ impl Engine {
     }
 
     fn release(&mut self, now: Nanos, connection: ConnId, token: u64, key: &[u8]) {
-        match self.locks.find(key).filter(|&lock| self.locks.get(lock).is_some_and(|it| it.token == token)) {
+        let is_current = |&lock: &u32| {
+            fault!(ReleasesUnderAnyToken) || self.locks.get(lock).is_some_and(|it| it.token == token)
+        };
+        match self.locks.find(key).filter(is_current) {
             Some(lock) => {
                 self.stats.released += 1;
                 self.answer(connection, Answer::Released { token, key }, Then::Gated);
                 self.pass_on(now, lock, false);
+            }
+            None if fault!(ConfirmsEveryRelease) => {
+                self.answer(connection, Answer::Released { token, key }, Then::Gated);
             }
             None => {
                 self.stats.not_held += 1;
@@ -111,15 +117,17 @@ impl Engine {
         let held = self.locks.find(key);
         let lock = held.and_then(|lock| self.locks.get_mut(lock));
         if let Some(lock) = lock.filter(|lock| lock.owner == owner) {
-            lock.verified = true;
+            lock.verified = !fault!(ForgetsWhatItVerified);
             let answer = Answer::Verified { token: lock.token, owner, key };
             return self.answer(connection, answer, Then::Gated);
         }
-        if let Some(lock) = held {
+        if let Some(lock) = held
+            && !fault!(VerifyLeavesTheWaiter)
+        {
             self.refuse_owner(lock, owner, None);
         }
         let refusal = Answer::VerifiedBusy { owner, key };
-        if self.tombstones.contains(owner, key) {
+        if self.tombstones.contains(owner, key) || fault!(VerifyLeavesNoTombstone) {
             self.answer(connection, refusal, Then::Gated);
         } else if self.tombstones.len() >= self.limits.tombstones as usize {
             self.answer(connection, Answer::CloseOverloaded, Then::Free);
@@ -163,5 +171,6 @@ impl Engine {
 /// From the receipt of an acquire to its proposal, which is `now`, plus the lease.
 pub(crate) fn ends_ms(received: Nanos, now: Nanos, lease_secs: u8) -> u32 {
     let waited_ms = now.saturating_sub(received) / 1_000_000;
-    u32::try_from(waited_ms).unwrap_or(u32::MAX).saturating_add(u32::from(lease_secs) * 1000)
+    let lease_ms = u32::from(lease_secs) * if fault!(TellsTwiceTheLease) { 2000 } else { 1000 };
+    u32::try_from(waited_ms).unwrap_or(u32::MAX).saturating_add(lease_ms)
 }

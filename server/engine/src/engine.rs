@@ -130,6 +130,8 @@ impl Engine {
             Input::Tick => self.tick(now),
             Input::Committed(seq) => self.committed(now, seq),
             Input::Refused(seq) => self.lost(seq, refused),
+            Input::Unknown(seq) if fault!(UnknownIsRefused) => self.lost(seq, refused),
+            Input::Unknown(seq) if fault!(UnknownIsApplied) => self.committed(now, seq),
             Input::Unknown(seq) => self.lost(seq, unknown),
             Input::Drain => self.start_draining(),
             Input::Retire => self.retire(),

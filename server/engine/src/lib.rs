@@ -48,12 +48,28 @@
 //! assert_eq!(answers, 1);
 //! ```
 
+/// Whether a test has put this mistake in.
+#[cfg(feature = "seeded-faults")]
+macro_rules! fault {
+    ($name:ident) => {
+        crate::fault::Fault::$name.is_seeded()
+    };
+}
+#[cfg(not(feature = "seeded-faults"))]
+macro_rules! fault {
+    ($name:ident) => {
+        false
+    };
+}
+
 mod bytes;
 mod config;
 mod connections;
 mod decide;
 mod decider;
 mod engine;
+#[cfg(feature = "seeded-faults")]
+pub mod fault;
 mod hash;
 mod locks;
 mod office;

@@ -25,7 +25,9 @@ impl Engine {
             let ended = std::mem::replace(&mut lock.token, token);
             lock.owner = waiter.owner;
             lock.verified = false;
-            if let Some(timer) = lock.lease.take() {
+            if let Some(timer) = lock.lease.take()
+                && !fault!(KeepsTheOldLease)
+            {
                 self.leases.cancel(timer);
             }
             self.stats.granted += 1;
@@ -78,6 +80,7 @@ impl Engine {
                         continue;
                     };
                     if is_there || lock.verified {
+                        let secs = if fault!(HalvesLeases) { secs.div_ceil(2) } else { secs };
                         lock.lease = Some(self.leases.set(now, u16::from(secs), id));
                     } else {
                         self.give_back(now, id);
@@ -115,7 +118,8 @@ impl Engine {
     /// The client never heard of its grant: the next one gets it.
     pub(crate) fn undelivered(&mut self, now: Nanos, token: u64, key: &[u8]) {
         if let Some(id) = self.locks.find(key)
-            && self.locks.get(id).is_some_and(|lock| lock.token == token && !lock.verified)
+            && (fault!(GivesBackWhateverIsHeld)
+                || self.locks.get(id).is_some_and(|lock| lock.token == token && !lock.verified))
         {
             self.give_back(now, id);
         }
@@ -173,7 +177,7 @@ impl Engine {
 
     pub(crate) fn take_token(&mut self) -> Option<u64> {
         let token = self.next_token?;
-        self.next_token = token.checked_add(1);
+        self.next_token = token.checked_add(if fault!(SkipsTokens) { 2 } else { 1 });
         Some(token)
     }
 

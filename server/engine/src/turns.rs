@@ -63,10 +63,11 @@ pub(crate) enum Then {
 }
 
 impl Then {
-    const fn is_gated(self) -> bool {
+    fn is_gated(self) -> bool {
         match self {
             Self::Free | Self::Behind => false,
-            Self::Gated | Self::Lease { .. } | Self::Tombstone => true,
+            Self::Lease { .. } => !fault!(AnswersBeforeTheCommit),
+            Self::Gated | Self::Tombstone => true,
         }
     }
 }

@@ -99,6 +99,7 @@ impl Waiters {
         if let Some(next) = self.store.get_mut(next) {
             next.previous = id;
         }
+        let wait_secs = if fault!(WaitsRunOutEarly) { wait_secs - 1 } else { wait_secs };
         let waiter = Waiter {
             connection,
             owner,

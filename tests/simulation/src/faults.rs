@@ -252,10 +252,10 @@ impl World {
         for id in network.ids_of(endpoint) {
             if by_word {
                 network.break_off(*now, queue, random, id);
-                network.give_up(id, side);
             } else {
                 network.vanish(*now, queue, random, id, side);
             }
+            network.give_up(id, side);
         }
     }
 
@@ -270,7 +270,14 @@ impl World {
                 self.ctx.note(Line::Broken { conn: id, client, slot });
             }
             let Context { now, queue, random, network, .. } = &mut self.ctx;
-            network.break_off(*now, queue, random, id);
+            if random.chance(0.6) {
+                network.break_off(*now, queue, random, id);
+            } else {
+                // One end loses it, and the other one hears nothing of that.
+                let side = if random.chance(0.7) { Side::Client } else { Side::Server };
+                network.vanish(*now, queue, random, id, side);
+                self.ended(id, side);
+            }
         }
     }
 

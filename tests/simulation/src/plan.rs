@@ -58,7 +58,7 @@ impl Plan {
             workers: u8::try_from(random.between(1, 4)).unwrap_or(1),
             keys: names.iter().take(usize::try_from(keys).unwrap_or(1)).map(|&name| name.into()).collect(),
             durable,
-            loses_majority: !durable && random.chance(0.06),
+            loses_majority: !durable && random.chance(0.12),
             faulty_for: random.between(20 * MINUTE, 100 * MINUTE),
             fault_pause: random.around(40 * SECOND).max(2 * SECOND),
             think: random.around(8 * SECOND).max(50 * MILLISECOND),

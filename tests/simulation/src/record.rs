@@ -1,7 +1,7 @@
 //! What the clients see, as a history: for a second judge, who knows nothing of the
 //! simulation and believes nothing but what clients saw.
 
-use ticketing_history::{Call, Event, History, Lane, Note, Op, Outcome, Returned, Rules, check};
+use ticketing_history::{Call, Event, History, Lane, Note, Op, Outcome, Returned, Rules, Violation, check};
 
 use crate::ledger::Ledger;
 use crate::time::Time;
@@ -58,10 +58,14 @@ impl Record {
 
     /// The second judgement. Nothing is promised about times, which the ledger knows
     /// better: it knows the faults.
-    pub(crate) fn judge(&self, ledger: &mut Ledger) {
+    pub(crate) fn violations(&self) -> Vec<Violation> {
         let rules =
             Rules { late_answer: None, late_expiry: None, busy: true, dense: true, drift_ppm: DRIFT_PPM };
-        if let Some(violation) = check(&self.history, &rules).first() {
+        check(&self.history, &rules)
+    }
+
+    pub(crate) fn judge(&self, ledger: &mut Ledger) {
+        if let Some(violation) = self.violations().first() {
             ledger.fail("History", violation.to_string());
         }
     }

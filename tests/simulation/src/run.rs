@@ -42,6 +42,13 @@ pub fn replay(seed: u64, mutant: Option<Mutant>, lines: usize) -> Outcome {
     World::new(seed, mutant, lines).run()
 }
 
+/// Runs one seed to its end, and judges it by what clients saw alone.
+#[cfg(feature = "seeded-faults")]
+#[must_use]
+pub fn as_clients_see_it(seed: u64) -> Vec<ticketing_history::Violation> {
+    World::new(seed, None, 1).run_for_clients()
+}
+
 /// A run that broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -154,7 +161,7 @@ impl fmt::Display for Failure {
         if let Some(Broken { rule, text }) = &self.outcome.broken {
             writeln!(f, "seed {} breaks the rule \"{rule}\": {text}", self.seed)?;
         }
-        write!(f, "again: cargo run --release -p ticketing-simulation -- --seed {}", self.seed)?;
+        write!(f, "again: cargo run -p ticketing-simulation -- --seed {}", self.seed)?;
         match self.mutant {
             Some(mutant) => write!(f, " --mutant {mutant}"),
             None => Ok(()),

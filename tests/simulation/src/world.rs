@@ -65,11 +65,7 @@ impl World {
 
     /// Runs to the end, or to the first broken rule.
     pub(crate) fn run(mut self) -> Outcome {
-        while !self.over && self.ctx.ledger.broken().is_none() {
-            let Some((at, event)) = self.ctx.queue.pop() else { break };
-            self.ctx.now = at;
-            self.dispatch(event);
-        }
+        while self.ctx.ledger.broken().is_none() && self.step() {}
         let Context { now, queue, ledger, trace, .. } = &self.ctx;
         Outcome {
             simulated: std::time::Duration::from_nanos(*now),
@@ -79,6 +75,24 @@ impl World {
             broken: ledger.broken().cloned(),
             trace: trace.lines(),
         }
+    }
+
+    /// Runs to the end, whatever the ledger says; returns what was broken as clients see it.
+    #[cfg(feature = "seeded-faults")]
+    pub(crate) fn run_for_clients(mut self) -> Vec<ticketing_history::Violation> {
+        while self.step() {}
+        self.ctx.record.violations()
+    }
+
+    /// Lets the next thing happen; false: it is over.
+    fn step(&mut self) -> bool {
+        if self.over {
+            return false;
+        }
+        let Some((at, event)) = self.ctx.queue.pop() else { return false };
+        self.ctx.now = at;
+        self.dispatch(event);
+        true
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -185,7 +199,7 @@ impl World {
     }
 
     /// One end learns that the connection is over.
-    fn ended(&mut self, id: u64, side: Side) {
+    pub(crate) fn ended(&mut self, id: u64, side: Side) {
         let Some((client, link, slot)) = self.ends(id) else { return };
         match side {
             Side::Client => self.with_client(client, |ctx, client| client.ended(ctx, link, id)),

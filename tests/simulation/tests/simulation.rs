@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ticketing_simulation::{Campaign, Count, Mutant, campaign, run};
 
-/// As much as everyday tests see, in an everyday build. The thousand hours that a change must have
-/// seen run optimised: `cargo run --release -p ticketing-simulation -- --hours 1000`.
+/// As much as everyday tests see. The thousand hours that a change must have seen are a step of
+/// their own of `cargo xtask test`: `cargo run -p ticketing-simulation -- --hours 1000`.
 const HOURS: u64 = 100;
 
 /// In that time, on the machine that builds.

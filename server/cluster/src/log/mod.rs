@@ -38,7 +38,11 @@ impl Log {
     /// A log that goes on where it was left. What it holds counts as born `now`: how
     /// long the node was away nobody knows.
     pub(crate) fn durable(kept: Kept, disk: Arc<Writer>, now: Nanos) -> Self {
-        let Kept { purged, mut entries, vote, committed } = kept;
+        let Kept { purged, mut entries, vote, mut committed } = kept;
+        if fault!(ComesBackWithoutItsLastEntries) {
+            entries.truncate(entries.len().saturating_sub(4));
+            committed = None;
+        }
         entries.iter_mut().filter_map(Born::of).for_each(|born| *born = Born::at(now));
         let state = State { entries: Entries::after(purged, entries), vote, committed };
         Self { state: Arc::new(Mutex::new(state)), disk: Some(disk) }

@@ -9,29 +9,32 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tempfile::TempDir;
 use ticketing_cluster::{
-    Alone, Cluster, Config, DataDirError, Init, InitError, Slots, Stage, StartError, Status, Timing,
+    Alone, Cluster, Config, DataDirError, Init, InitError, LOG_MEMORY, Slots, Stage, StartError, Status,
+    Timing,
 };
 use ticketing_engine::{Effect, Fate, Office, record};
 use ticketing_peer::Secret;
 use tokio::runtime::Runtime;
 
-/// Nanoseconds since all of this began.
-pub(crate) fn now() -> u64 {
+/// The time, as nobody here knows it but the tests.
+pub(crate) fn clock() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap()
+    let since = START.get_or_init(Instant::now).elapsed();
+    1_000_000_000_000 + u64::try_from(since.as_nanos()).unwrap()
 }
 
-/// What the clock of a node shows at that moment: clocks of nodes have nothing in common.
-const fn shown_at_first(slot: u64) -> u64 {
-    (slot + 1) * 1_000_000_000_000
+/// What the clock of a node shows beyond that: clocks of nodes have nothing in common.
+const fn beyond(slot: u64) -> u64 {
+    slot * 7_000_000_000_000
 }
 
-fn clock<const SLOT: u64>() -> u64 {
-    shown_at_first(SLOT) + now()
+fn clock_of<const SLOT: u64>() -> u64 {
+    beyond(SLOT) + clock()
 }
 
-const CLOCKS: [fn() -> u64; 5] = [clock::<0>, clock::<1>, clock::<2>, clock::<3>, clock::<4>];
+pub(crate) const CLOCKS: [fn() -> u64; 5] =
+    [clock_of::<0>, clock_of::<1>, clock_of::<2>, clock_of::<3>, clock_of::<4>];
 
 fn peer_config() -> ticketing_peer::Config {
     let secret = Secret::new(b"a secret for the tests").unwrap();
@@ -61,6 +64,7 @@ impl Node {
         listener: TcpListener,
         memory: Memory,
         folder: &Path,
+        log_memory: usize,
     ) -> Result<Self, StartError> {
         let runtime = runtime();
         let config = Config {
@@ -71,7 +75,7 @@ impl Node {
             clock: CLOCKS[usize::from(slot)],
             hash_seed: [1, u64::from(slot)],
             data_dir: (memory == Memory::Log).then(|| folder.to_owned()),
-            log_memory: ticketing_cluster::LOG_MEMORY,
+            log_memory,
             state_dir: (memory == Memory::Marker).then(|| folder.to_owned()),
         };
         let cluster = runtime.block_on(async {
@@ -86,7 +90,7 @@ impl Node {
     pub(crate) fn alone(folder: &Path) -> Result<Self, StartError> {
         let runtime = runtime();
         let (data_dir, client) = (folder.to_owned(), "127.0.0.1:1".to_owned());
-        let alone = Alone { data_dir, client, clock: clock::<0>, hash_seed: [3, 4] };
+        let alone = Alone { data_dir, client, clock, hash_seed: [3, 4] };
         let cluster = runtime.block_on(Cluster::alone(alone))?;
         Ok(Self { cluster, runtime: Some(runtime) })
     }
@@ -194,6 +198,7 @@ pub(crate) struct Lab {
     pub(crate) nodes: Vec<Option<Node>>,
     memory: Memory,
     folder: PathBuf,
+    log_memory: usize,
     _temporary: Option<TempDir>,
 }
 
@@ -203,10 +208,16 @@ impl Lab {
     }
 
     pub(crate) fn with(count: usize, memory: Memory) -> Self {
+        Self::keeping(count, memory, LOG_MEMORY)
+    }
+
+    /// One whose nodes keep so many bytes of the log behind a snapshot.
+    pub(crate) fn keeping(count: usize, memory: Memory, log_memory: usize) -> Self {
         let (slots, listeners) = places(count);
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().to_owned();
-        let mut lab = Self { slots, nodes: Vec::new(), memory, folder, _temporary: Some(temporary) };
+        let _temporary = Some(temporary);
+        let mut lab = Self { slots, nodes: Vec::new(), memory, folder, log_memory, _temporary };
         for (slot, listener) in listeners.into_iter().enumerate() {
             let node = lab.start(slot, listener).unwrap();
             lab.nodes.push(Some(node));
@@ -217,13 +228,17 @@ impl Lab {
     /// The cluster that was left in this folder.
     pub(crate) fn found(slots: Slots, folder: &Path) -> Self {
         let nodes = slots.iter().map(|_| None).collect();
-        let mut lab = Self { slots, nodes, memory: Memory::Log, folder: folder.to_owned(), _temporary: None };
+        let folder = folder.to_owned();
+        let (memory, log_memory) = (Memory::Log, LOG_MEMORY);
+        let mut lab = Self { slots, nodes, memory, folder, log_memory, _temporary: None };
         lab.restart_all();
         lab
     }
 
     fn start(&self, slot: usize, listener: TcpListener) -> Result<Node, StartError> {
-        Node::start(&self.slots, u8::try_from(slot).unwrap(), listener, self.memory, &self.folder(slot))
+        let folder = self.folder(slot);
+        let slot = u8::try_from(slot).unwrap();
+        Node::start(&self.slots, slot, listener, self.memory, &folder, self.log_memory)
     }
 
     /// Where a node keeps what it remembers.
@@ -312,10 +327,10 @@ impl Lab {
         })
     }
 
-    /// From when a node counts the lease of a key, as [`now`] tells it.
+    /// From when a node counts the lease of a key, as [`clock`] tells it.
     pub(crate) fn since(&self, slot: usize, key: &[u8]) -> Option<u64> {
         let replica = self.node(slot).cluster.replica()?;
-        Some(replica.table().get(key)?.since - shown_at_first(slot as u64))
+        Some(replica.table().get(key)?.since - beyond(slot as u64))
     }
 
     /// Waits until everybody knows that a node has a vote: then another one may end.

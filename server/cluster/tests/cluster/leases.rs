@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ticketing_engine::{Effect, Fate};
 
-use crate::lab::{Lab, Memory, eventually, fate, grant, now, wait};
+use crate::lab::{Lab, Memory, clock, eventually, fate, grant, wait};
 
 /// So long a node was away, or was not there yet.
 const AWAY: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ fn take(lab: &Lab, key: &[u8]) -> u64 {
     let replica = node.cluster.replica().unwrap();
     let place = replica.place();
     let token = place.first_token.max(replica.table().next_token());
-    let before = now();
+    let before = clock();
     assert_eq!(fate(&node.propose(office, place.batches + 1, &[grant(key, token)])), Fate::Applied);
     before
 }
@@ -60,7 +60,7 @@ fn a_node_with_a_disk_is_never_early_after_a_restart() {
     lab.kill(follower);
     let missed = take(&lab, b"missed");
     std::thread::sleep(AWAY);
-    let restarted = now();
+    let restarted = clock();
     lab.restart(follower);
     assert_counts_from(&lab, follower, b"missed", missed);
     let since = lab.since(follower, b"before").unwrap();
@@ -76,7 +76,7 @@ fn a_key_that_goes_on_counts_from_its_hand_off() {
     let (leader, office) = lab.leader();
     let replica = lab.node(leader).cluster.replica().unwrap();
     let ended = replica.table().get(b"k").unwrap().token;
-    let granted = now();
+    let granted = clock();
     let handed =
         Effect::HandOff { key: b"k", ended, expired: false, owner: 2, token: ended + 1, lease_secs: 9 };
     let told = lab.node(leader).propose(office, replica.place().batches + 1, &[handed]);

@@ -231,6 +231,7 @@ impl Table {
         if let Some(lock) = self.locks.find_mut(hash, |lock| *lock.key == *held.key) {
             self.digests = self.digests.wrapping_sub(lock.digest());
             let Held { owner, token, lease_secs, since, .. } = held;
+            let since = if fault!(HandOffKeepsTheAge) { lock.since } else { since };
             *lock = Lock { key: std::mem::take(&mut lock.key), owner, token, lease_secs, since };
             self.digests = self.digests.wrapping_add(lock.digest());
             self.last_token = token;

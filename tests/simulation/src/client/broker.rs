@@ -50,7 +50,12 @@ struct Open {
     since: Time,
     /// The next look at the session's deadlines.
     alarm_at: Time,
+    /// How often in a row it had something due at once when all that was due was done.
+    restless: u32,
 }
+
+/// A driver would never sleep again.
+const RESTLESS: u32 = 100;
 
 /// What a server says of its own part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +174,8 @@ impl Client {
         let Some(link) = self.link(number) else { return };
         if let State::Greeting { .. } = link.state {
             let session = Session::new(local, true);
-            link.state = State::Open(Box::new(Open { conn, session, since: now, alarm_at: Time::MAX }));
+            link.state =
+                State::Open(Box::new(Open { conn, session, since: now, alarm_at: Time::MAX, restless: 0 }));
             link.word = None;
         }
         let Some(session) = link.session() else { return };
@@ -260,6 +266,10 @@ impl Client {
             }
         }
         let at = clock.when(open.session.next_deadline()).max(ctx.now + 1);
+        open.restless = if at > ctx.now + 1 { 0 } else { open.restless + 1 };
+        if open.restless > RESTLESS {
+            ctx.ledger.fail("Liveness", format!("client {who}: a session is never done: {:?}", open.session));
+        }
         if at < open.alarm_at {
             open.alarm_at = at;
             ctx.client_in(at - ctx.now, who, life, ClientEvent::Alarm(number));

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::time::Time;
+
 /// Ids of replacements begin above those of the founders.
 const FIRST_LATER_ID: u64 = 1 << 32;
 
@@ -15,7 +17,8 @@ pub(crate) struct Members {
     next_id: u64,
     /// The last term that somebody was elected in.
     pub(crate) term: u64,
-    pub(crate) delays: BTreeMap<(u8, u8), u64>,
+    /// When the last message from one slot to another arrives: nothing overtakes it.
+    pub(crate) last_message: BTreeMap<(u8, u8), Time>,
 }
 
 impl Members {
@@ -27,7 +30,7 @@ impl Members {
             place: (0..nodes).map(|slot| (u64::from(slot) + 1, (slot, 1))).collect(),
             next_id: FIRST_LATER_ID,
             term: 0,
-            delays: BTreeMap::new(),
+            last_message: BTreeMap::new(),
         }
     }
 

@@ -92,6 +92,12 @@ impl Node {
             Waiting::Office(office) => NodeEvent::Office { office, begun: fate == Fate::Applied },
             Waiting::Batch(office, seq) => NodeEvent::Fate { office, seq, fate },
         };
+        if let (Waiting::Batch(office, seq), true) = (waiting, ctx.random.chance(0.02)) {
+            // A second word changes nothing, whenever it comes.
+            let again = NodeEvent::Fate { office, seq, fate };
+            let later = ctx.random.between(0, SECOND);
+            ctx.node_in(pause + later, self.slot, self.life, again);
+        }
         ctx.node_in(pause, self.slot, self.life, what);
     }
 
@@ -99,8 +105,7 @@ impl Node {
         let Some((slot, life)) = ctx.members.place(to) else { return };
         let (from, end) = (Endpoint::Node(self.slot), Endpoint::Node(slot));
         let Some(delay) = ctx.network.message(&mut ctx.random, from, end) else { return };
-        // One stream: nothing overtakes.
-        let last = ctx.members.delays.entry((self.slot, slot)).or_default();
+        let last = ctx.members.last_message.entry((self.slot, slot)).or_default();
         *last = (*last).max(ctx.now + delay + longer);
         let what = NodeEvent::Peer(Box::new(message));
         ctx.queue.push(*last, Event::Node { slot, life, what });

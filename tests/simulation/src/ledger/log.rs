@@ -114,6 +114,7 @@ impl Ledger {
             lease,
             office,
             ended: None,
+            heard_at: None,
             run_out_at: None,
             release_at: None,
             undelivered: None,
@@ -175,8 +176,21 @@ impl Ledger {
         self.running.insert(slot, running.collect());
     }
 
+    /// The engine that granted it hears that it was applied, from when on it counts.
+    pub(crate) fn begins(&mut self, now: Time, token: u64) {
+        if let Some(grant) = self.grants.get_mut(&token) {
+            grant.heard_at.get_or_insert(now);
+        }
+    }
+
     /// The node in office decides that a lease is over. It could do so since `ready`.
-    pub(crate) fn expires(&mut self, now: Time, slot: u8, token: u64, ready: Time) {
+    pub(crate) fn expires(
+        &mut self,
+        now: Time,
+        (slot, office): (u8, Option<Office>),
+        token: u64,
+        ready: Time,
+    ) {
         let since = self.running.get(&slot).and_then(|running| running.get(&token)).copied();
         let Some(grant) = self.grants.get_mut(&token) else { return };
         grant.run_out_at.get_or_insert(now);
@@ -190,7 +204,10 @@ impl Ledger {
         let (least, most) = (grant.lease / 10_000 * 9_974, grant.lease / 1_000 * 1_011);
         if now < since + least {
             self.fail("Lease", format!("{token} ends after {} ms", (now - since) / 1_000_000));
-        } else if now > (since + most).max(ready) + PROMPT {
+            return;
+        }
+        let since = grant.heard_at.filter(|_| office == Some(grant.office)).unwrap_or(since);
+        if now > (since + most).max(ready) + PROMPT {
             let late = (now - (since + most).max(ready)) / 1_000_000;
             self.fail("Lease", format!("{token} ends {late} ms after it could have been ended"));
         }

@@ -7,6 +7,8 @@
 mod clients;
 mod log;
 mod queues;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,6 +88,8 @@ struct Grant {
     lease: Time,
     office: Office,
     ended: Option<End>,
+    /// When the engine that granted it heard that it was applied.
+    heard_at: Option<Time>,
     /// When a server first decided that its lease is over.
     run_out_at: Option<Time>,
     /// When its client first asked to give it back.

@@ -129,6 +129,8 @@ impl Network {
                 self.reaches(from, to)
             });
             let delay = self.delay(random, Endpoint::Client(conn.client), Endpoint::Node(conn.slot));
+            // A sender that has tried in vain for long takes its time for the next try.
+            let delay = delay + if random.chance(0.3) { random.between(0, 3 * SECOND) } else { 0 };
             let Some(conn) = self.conns.get_mut(&id) else { continue };
             if open == [true, true] {
                 conn.cut_since = None;

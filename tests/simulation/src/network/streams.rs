@@ -181,12 +181,8 @@ impl Network {
         conn.stream(side).chunks.clear();
         conn.stream(side.other()).writer_open = false;
         conn.half_open = true;
-        if conn.to_client.reader_open || conn.to_server.reader_open {
-            let at = now + UNACKNOWLEDGED + random.between(0, SECOND);
-            queue.push(at, Event::Doomed { conn: id, side: side.other() });
-        } else {
-            self.conns.remove(&id);
-        }
+        let at = now + UNACKNOWLEDGED + random.between(0, SECOND);
+        queue.push(at, Event::Doomed { conn: id, side: side.other() });
     }
 
     /// The connection breaks: of what is on its way some bytes still arrive.

@@ -38,8 +38,8 @@ impl Node {
 
     /// The fate of a batch has come, or the time to wait for it is over.
     pub(crate) fn fate(&mut self, ctx: &mut Context, office: Office, seq: u64, fate: Fate) {
-        // An engine takes a second word about a batch for what it is; the decider must not see it.
-        if self.server.untold.remove(&(office, seq)) {
+        // That it was applied may be told after the time to wait for it was over, or twice.
+        if self.server.untold.remove(&(office, seq)) || fate == Fate::Applied {
             self.bring(ctx, Inbox::Fate(office, seq, fate));
         }
     }
@@ -60,12 +60,15 @@ impl Node {
             self.server.decider.handle(now, Input::Tick);
         }
         while let Some((office, batch)) = self.server.decider.seal() {
+            let seq = batch.seq();
             for effect in batch.effects() {
                 self.note_effect(ctx, effect);
+                if let Effect::Grant { token, .. } | Effect::HandOff { token, .. } = effect {
+                    self.server.unheard.entry((office, seq)).or_default().push(token);
+                }
             }
             let mut bytes = Vec::new();
             record::encode(batch.effects(), &mut bytes);
-            let seq = batch.seq();
             self.server.untold.insert((office, seq));
             self.propose_soon(ctx, Command::Batch { office, seq, record: bytes.into() });
             ctx.node_in(PATIENCE, self.slot, self.life, NodeEvent::Patience { office, seq });
@@ -102,7 +105,10 @@ impl Node {
                 }
             }
             Inbox::Fate(office, seq, fate) => {
-                if fate != Fate::Applied {
+                let tokens = self.server.unheard.remove(&(office, seq)).unwrap_or_default();
+                if fate == Fate::Applied {
+                    tokens.into_iter().for_each(|token| ctx.ledger.begins(ctx.now, token));
+                } else {
                     ctx.note(Line::Fate { slot: self.slot, office, seq, fate });
                 }
                 if fate == Fate::Applied || !ctx.plan.is(Mutant::KeepsOfficeAfterRefusal) {
@@ -134,7 +140,8 @@ impl Node {
         let ready = self.server.ready();
         match effect {
             Effect::Expire { token, .. } | Effect::HandOff { ended: token, expired: true, .. } => {
-                ctx.ledger.expires(ctx.now, self.slot, token, ready);
+                let office = self.server.decider.office();
+                ctx.ledger.expires(ctx.now, (self.slot, office), token, ready);
             }
             Effect::Grant { .. }
             | Effect::Release { .. }

@@ -67,6 +67,8 @@ pub(crate) struct Server {
     asked: bool,
     /// Batches whose fate was not told to the engine.
     untold: BTreeSet<(Office, Seq)>,
+    /// Tokens of batches of which the engine has not heard.
+    unheard: BTreeMap<(Office, Seq), Vec<u64>>,
     /// Before these moments nothing could be done in time.
     in_office_since: Time,
     awake_since: Time,
@@ -98,6 +100,7 @@ impl Server {
             last: Office { term: 0, run: 0 },
             asked: false,
             untold: BTreeSet::new(),
+            unheard: BTreeMap::new(),
             in_office_since: 0,
             awake_since: 0,
             queues: Queues::default(),

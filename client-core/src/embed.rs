@@ -1,0 +1,212 @@
+//! A broker with a thread of its own: what the clients of other languages, and
+//! [`blocking`](crate::blocking), are built on.
+//!
+//! A language that has no Rust runtime starts an [`Embedded`] broker, submits
+//! futures of its [`broker`](Embedded::broker), and is called back.
+//!
+//! ```
+//! # let server = ticketing_test_support::Server::start(&[]);
+//! # let address = server.addr().to_string();
+//! use std::sync::mpsc;
+//! use std::time::Duration;
+//! use ticketing::TicketBroker;
+//! use ticketing::embed::Embedded;
+//!
+//! let embedded = Embedded::start(TicketBroker::builder().address(address))?;
+//! let second = Duration::from_secs(1);
+//! let (told, outcome) = mpsc::channel();
+//! embedded.submit(embedded.broker().acquire("seat:12", second, second), move |outcome| {
+//!     let _ = told.send(outcome);
+//! });
+//! let ticket = outcome.recv()?.ok_or("the broker was closed")??;
+//! assert_eq!(ticket.key(), "seat:12");
+//! embedded.close();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread, ThreadId};
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::broker::{Phase, Shared};
+use crate::error::Invalid;
+use crate::{Builder, TicketBroker, TicketError};
+
+/// A broker whose connections and submissions live on one thread of its own.
+///
+/// Cheap to clone; all clones are one. The thread ends with
+/// [`close`](Embedded::close), or within seconds when the last clone, ticket
+/// and submission is gone.
+#[derive(Clone, Debug)]
+pub struct Embedded {
+    broker: TicketBroker,
+    home: Arc<Home>,
+}
+
+#[derive(Debug)]
+struct Home {
+    runtime: Handle,
+    id: ThreadId,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    process: u32,
+}
+
+/// A future that was submitted.
+#[derive(Clone, Debug)]
+pub struct Submission(AbortHandle);
+
+/// What the thread tells when it has started.
+type Started = Result<(TicketBroker, Handle), TicketError>;
+
+impl Embedded {
+    /// Starts the thread. Returns at once and connects in the background.
+    ///
+    /// # Errors
+    /// As [`Builder::build`]; and `InvalidInput` if the thread cannot be started.
+    pub fn start(builder: Builder) -> Result<Self, TicketError> {
+        let (answer, started) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("ticketing".to_owned())
+            .spawn(move || run(builder, &answer))
+            .map_err(Invalid::NoThread)?;
+        // The thread answers first of all.
+        let gone = |_| Invalid::NoThread(std::io::ErrorKind::BrokenPipe.into());
+        let (broker, runtime) = started.recv().map_err(gone)??;
+        let id = thread.thread().id();
+        let home = Home { runtime, id, thread: Mutex::new(Some(thread)), process: std::process::id() };
+        Ok(Self { broker, home: Arc::new(home) })
+    }
+
+    /// The broker. Its futures may be polled on any thread; this one's does their IO.
+    #[must_use]
+    pub fn broker(&self) -> &TicketBroker {
+        &self.broker
+    }
+
+    /// Runs a future to its end on the broker's thread, then calls `done` there,
+    /// exactly once: with its outcome, or with `None` if it was
+    /// [cancelled](Submission::cancel) or the broker was closed under it.
+    ///
+    /// Neither may block: all connections wait meanwhile.
+    pub fn submit<F, D>(&self, future: F, done: D) -> Submission
+    where
+        F: Future<Output: Send> + Send + 'static,
+        D: FnOnce(Option<F::Output>) + Send + 'static,
+    {
+        let mut told = Told { done: Some(done), outcome: PhantomData };
+        let task = self.home.runtime.spawn(async move {
+            let outcome = future.await;
+            told.tell(Some(outcome));
+        });
+        Submission(task.abort_handle())
+    }
+
+    /// Whether this is the broker's own thread, on which `done` is called and
+    /// nothing may wait for the broker.
+    #[must_use]
+    pub fn is_own_thread(&self) -> bool {
+        thread::current().id() == self.home.id
+    }
+
+    /// Whether this process is a fork of the one that started the broker: its
+    /// thread and its connections are not here, and no future of it will end.
+    /// Such a broker, and what came of it, should be forgotten, not dropped.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        std::process::id() != self.home.process
+    }
+
+    /// Ends the broker in order, its thread included; see [`TicketBroker::close`].
+    /// On the broker's own thread it only begins that.
+    pub fn close(&self) {
+        if self.is_own_thread() {
+            self.broker.shared().directory.advance(Phase::Draining);
+            return;
+        }
+        block_on(self.broker.close());
+        let thread = self.home.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It has nothing left to do; if it panicked, that was its last act.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Submission {
+    /// Drops the future, as the caller of an async function does who loses interest: what
+    /// was not sent never is, a waiter leaves its queue, a late grant is given back.
+    /// Harmless when it is over.
+    pub fn cancel(&self) {
+        self.0.abort();
+    }
+}
+
+/// The whole life of a broker's thread.
+fn run(builder: Builder, answer: &mpsc::Sender<Started>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = answer.send(Err(Invalid::NoThread(error).into()));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let built = builder.build();
+        let shared: Option<Arc<Shared>> = built.as_ref().ok().map(TicketBroker::shared);
+        // Whoever asked may have gone: then the broker ends by being dropped.
+        let _ = answer.send(built.map(|broker| (broker, Handle::current())));
+        if let Some(shared) = shared {
+            shared.reached(Phase::Done).await;
+        }
+    });
+    // A name that is still being resolved must not hold the thread.
+    runtime.shutdown_background();
+}
+
+/// Calls back once, whatever becomes of its task.
+struct Told<T, D: FnOnce(Option<T>)> {
+    done: Option<D>,
+    outcome: PhantomData<fn(T)>,
+}
+
+impl<T, D: FnOnce(Option<T>)> Told<T, D> {
+    fn tell(&mut self, outcome: Option<T>) {
+        if let Some(done) = self.done.take() {
+            done(outcome);
+        }
+    }
+}
+
+impl<T, D: FnOnce(Option<T>)> Drop for Told<T, D> {
+    fn drop(&mut self) {
+        self.tell(None);
+    }
+}
+
+/// Wakes a parked thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end on this thread; the broker's thread does its IO.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The broker with a thread of its own: every submission is told once.
+
+use std::sync::mpsc::{self, Receiver};
+
+use ticketing::embed::{Embedded, Submission};
+use ticketing::{ErrorKind, Ticket, TicketBroker, TicketError};
+
+use crate::common::lock_server::LockServer;
+use crate::common::{PATIENCE, secs};
+
+type Outcome = Option<Result<Ticket, TicketError>>;
+
+fn start(server: &LockServer) -> Embedded {
+    Embedded::start(TicketBroker::builder().address(&server.address)).unwrap()
+}
+
+fn acquire(embedded: &Embedded, key: &str) -> (Submission, Receiver<Outcome>) {
+    let (told, outcome) = mpsc::channel();
+    let acquire = embedded.broker().acquire(key, secs(60), secs(60));
+    (embedded.submit(acquire, move |outcome| told.send(outcome).unwrap()), outcome)
+}
+
+/// What is told, and that nothing more is.
+fn only(outcome: &Receiver<Outcome>) -> Outcome {
+    let first = outcome.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(outcome.recv_timeout(PATIENCE).unwrap_err(), mpsc::RecvTimeoutError::Disconnected);
+    first
+}
+
+#[test]
+fn an_outcome_is_told_once() {
+    let server = LockServer::start();
+    let embedded = start(&server);
+    let (submission, outcome) = acquire(&embedded, "k");
+    let ticket = only(&outcome).unwrap().unwrap();
+    submission.cancel();
+    assert_eq!(ticket.key(), "k");
+    let (_submission, outcome) = acquire(&embedded, "");
+    assert_eq!(only(&outcome).unwrap().unwrap_err().kind(), ErrorKind::InvalidInput);
+    embedded.close();
+}
+
+#[test]
+fn a_cancelled_submission_is_told_once_and_leaves_the_queue() {
+    let server = LockServer::start();
+    let embedded = start(&server);
+    let held = only(&acquire(&embedded, "k").1).unwrap().unwrap();
+    for _ in 0..200 {
+        let (submission, outcome) = acquire(&embedded, "k");
+        submission.cancel();
+        submission.cancel();
+        assert!(only(&outcome).is_none());
+    }
+    drop(held);
+    assert!(only(&acquire(&embedded, "k").1).unwrap().is_ok());
+    embedded.close();
+}
+
+#[test]
+fn a_close_tells_every_submission_once() {
+    let server = LockServer::start();
+    let embedded = start(&server);
+    let held = only(&acquire(&embedded, "k").1).unwrap().unwrap();
+    let waiting: Vec<_> = (0..100).map(|_| acquire(&embedded, "k")).collect();
+    embedded.close();
+    let late = acquire(&embedded, "k");
+    for (_submission, outcome) in waiting.iter().chain([&late]) {
+        assert!(only(outcome).is_none_or(|ended| ended.unwrap_err().is_closed()));
+    }
+    drop(held);
+}
+
+#[test]
+fn a_callback_may_close_the_broker_and_submit_again() {
+    let server = LockServer::start();
+    let embedded = start(&server);
+    let (told, outcome) = mpsc::channel();
+    let again = embedded.clone();
+    embedded.submit(embedded.broker().acquire("k", secs(60), secs(60)), move |first| {
+        assert!(again.is_own_thread());
+        let broker = again.broker().clone();
+        let ready = async move { broker.wait_ready(secs(60)).await };
+        again.submit(ready, move |ready| told.send(ready).unwrap());
+        drop(first);
+        again.close();
+    });
+    // It ends, whichever comes first.
+    let _ = outcome.recv_timeout(PATIENCE).unwrap();
+    assert!(!embedded.is_own_thread() && !embedded.is_inherited());
+    embedded.close();
+}
