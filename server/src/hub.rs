@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use ticketing_engine::{ConnId, Nanos, SECOND};
+use ticketing_peer::PairError;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::auth::{BadToken, ClientTokens};
@@ -14,7 +15,7 @@ use crate::config::{Config, Limits, TlsFiles, TokenSource};
 use crate::conn::Message;
 use crate::counters::Counters;
 use crate::files::{Unread, beside};
-use crate::tls::{self, TlsError};
+use crate::tls;
 use crate::view::View;
 
 /// Where the server is in its life.
@@ -100,7 +101,7 @@ pub enum CredentialsError {
     },
     /// The certificate.
     #[error(transparent)]
-    Tls(#[from] TlsError),
+    Tls(#[from] PairError),
     /// Nothing came of reading.
     #[error("{files}: {problem}")]
     Unread {

@@ -19,6 +19,7 @@ macro_rules! fault {
 
 mod alone;
 mod answering;
+mod born;
 mod calls;
 mod durable;
 #[cfg(feature = "seeded-faults")]

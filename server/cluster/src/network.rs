@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use crate::born::Append;
 use crate::calls::{Piece, Received, decode, encode, kind};
 use crate::image::Image;
 use crate::machine::FullSnapshot;
@@ -115,6 +116,14 @@ impl Link {
         }
     }
 
+    /// The same, for entries.
+    fn append(
+        &self,
+        request: AppendEntriesRequest<Types>,
+    ) -> impl Future<Output = Result<AppendEntriesResponse<Types>, RPCError<Types>>> + Send + use<> {
+        self.ask(kind::APPEND, &Append::new(request, (self.clock)()))
+    }
+
     async fn send_pieces(
         &self,
         vote: Vote,
@@ -158,7 +167,7 @@ impl RaftNetworkV2<Types> for Link {
         request: AppendEntriesRequest<Types>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        self.ask(kind::APPEND, &request).await
+        self.append(request).await
     }
 
     fn stream_append<'s, S>(
@@ -176,7 +185,7 @@ impl RaftNetworkV2<Types> for Link {
         let answers = Riding::new(requests).map(move |request| {
             let before = request.prev_log_id;
             let last = request.entries.last().map(RaftEntry::log_id).or(before);
-            let answer = link.ask::<AppendEntriesResponse<Types>, _>(kind::APPEND, &request);
+            let answer = link.append(request);
             async move {
                 match answer.await? {
                     // Nothing comes before nothing, so nothing can conflict with it.

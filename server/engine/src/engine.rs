@@ -96,7 +96,6 @@ pub struct Engine {
     pub(crate) turns: Turns,
     /// `None`: the last token there is has been given out.
     pub(crate) next_token: Option<u64>,
-    pub(crate) token_ceiling: u64,
     pub(crate) stats: Stats,
 }
 
@@ -116,7 +115,6 @@ impl Engine {
             tombstones: Tombstones::new(seed),
             turns: Turns::new(seed),
             next_token: Some(config.next_token.max(1)),
-            token_ceiling: config.token_ceiling,
             stats: Stats::default(),
         }
     }
@@ -135,7 +133,6 @@ impl Engine {
             Input::Unknown(seq) if fault!(UnknownIsRefused) => self.lost(seq, refused),
             Input::Unknown(seq) if fault!(UnknownIsApplied) => self.committed(now, seq),
             Input::Unknown(seq) => self.lost(seq, unknown),
-            Input::TokenCeiling(token) => self.token_ceiling = self.token_ceiling.max(token),
             Input::Drain => self.start_draining(),
             Input::Retire => self.retire(),
         }
@@ -164,7 +161,21 @@ impl Engine {
     /// Answers of one turn come in the order in which they were decided, except
     /// that those which wait for no commit may overtake those which do.
     pub fn drain(&mut self, out: impl FnMut(ConnId, Answer<'_>)) {
-        self.turns.drain(&mut self.connections, out);
+        self.drain_unless(|_, _| false, out);
+    }
+
+    /// The same, except for answers that are held back: to whom, and about which key.
+    pub(crate) fn drain_unless(
+        &mut self,
+        held_back: impl Fn(ConnId, &[u8]) -> bool,
+        out: impl FnMut(ConnId, Answer<'_>),
+    ) {
+        self.turns.drain(&mut self.connections, held_back, out);
+    }
+
+    /// Whether an answer to this connection about this key was decided and has not gone.
+    pub(crate) fn owes(&self, connection: ConnId, key: &[u8]) -> bool {
+        self.turns.owes(connection, key)
     }
 
     /// When [`Input::Tick`] has something to do; `None`: not before another input.

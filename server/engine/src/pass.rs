@@ -172,14 +172,11 @@ impl Engine {
     }
 
     pub(crate) const fn is_out_of_tokens(&self) -> bool {
-        match self.next_token {
-            Some(token) => token > self.token_ceiling,
-            None => true,
-        }
+        self.next_token.is_none()
     }
 
     pub(crate) fn take_token(&mut self) -> Option<u64> {
-        let token = self.next_token.filter(|&token| token <= self.token_ceiling)?;
+        let token = self.next_token?;
         self.next_token = token.checked_add(if fault!(SkipsTokens) { 2 } else { 1 });
         Some(token)
     }

@@ -19,12 +19,25 @@ use tokio::runtime::Runtime;
 /// How long anything may take, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The time, as nobody here knows it but the tests.
 pub(crate) fn clock() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
     let since = START.get_or_init(Instant::now).elapsed();
     1_000_000_000_000 + u64::try_from(since.as_nanos()).unwrap()
 }
+
+/// What the clock of a node shows beyond that: clocks of nodes have nothing in common.
+const fn beyond(slot: u64) -> u64 {
+    slot * 7_000_000_000_000
+}
+
+fn clock_of<const SLOT: u64>() -> u64 {
+    beyond(SLOT) + clock()
+}
+
+pub(crate) const CLOCKS: [fn() -> u64; 5] =
+    [clock_of::<0>, clock_of::<1>, clock_of::<2>, clock_of::<3>, clock_of::<4>];
 
 fn peer_config() -> ticketing_peer::Config {
     let secret = Secret::new(b"a secret for the tests").unwrap();
@@ -62,7 +75,7 @@ impl Node {
             slot,
             peer: peer_config(),
             timing: Timing::default(),
-            clock,
+            clock: CLOCKS[usize::from(slot)],
             hash_seed: [1, u64::from(slot)],
             data_dir: (memory == Memory::Log).then(|| folder.to_owned()),
             log_memory,
@@ -318,6 +331,26 @@ impl Lab {
             };
             self.up().all(same).then(|| status.clone())
         })
+    }
+
+    /// From when a node counts the lease of a key, as [`clock`] tells it.
+    pub(crate) fn since(&self, slot: usize, key: &[u8]) -> Option<u64> {
+        let replica = self.node(slot).cluster.replica()?;
+        Some(replica.table().get(key)?.since - beyond(slot as u64))
+    }
+
+    /// Waits until everybody knows that a node has a vote: then another one may end.
+    pub(crate) fn wait_for_vote(&self, slot: usize) {
+        wait("everybody knows that it has a vote", || {
+            let node = self.node(slot).status().node;
+            let knows = |status: &Status| {
+                // The old one has no say any more.
+                status.learners.is_empty()
+                    && status.voters.len() == self.nodes.len()
+                    && status.voters.iter().any(|voter| Some(voter.node) == node)
+            };
+            node.is_some() && self.up().all(|other| knows(&other.status()))
+        });
     }
 
     /// The slot of the node that is in office.

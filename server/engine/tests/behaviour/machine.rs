@@ -125,7 +125,6 @@ pub(crate) fn input(now: Nanos, input: Input<'_>) -> String {
         Input::Committed(seq) => format!("batch {seq} commits"),
         Input::Refused(seq) => format!("batch {seq} is refused"),
         Input::Unknown(seq) => format!("the fate of batch {seq} stays unknown"),
-        Input::TokenCeiling(ceiling) => format!("tokens may go up to {ceiling}"),
         Input::Drain => "the server drains".to_owned(),
         Input::Retire => "the engine retires".to_owned(),
     }

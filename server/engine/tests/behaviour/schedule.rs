@@ -84,9 +84,6 @@ pub(crate) enum Step {
     },
     /// Everything decided commits and is answered.
     CatchUp,
-    RaiseCeiling {
-        by: u64,
-    },
     DrainServer,
     Retire,
     /// Another engine takes office, on this node. So many batches of the last one that
@@ -283,18 +280,10 @@ fn config() -> impl Strategy<Value = Config> {
             timers_per_tick,
         },
     );
-    let plenty = Just((1, u64::MAX));
-    let short = (0u64..4, 0u64..8).prop_map(|(next, more)| (next, next + more));
-    let last_ones = (0u64..6).prop_map(|left| (u64::MAX - left, u64::MAX));
-    let tokens = prop_oneof![3 => plenty, 1 => short, 1 => last_ones];
-    (prop_oneof![roomy, tight], tokens, any::<[u64; 2]>()).prop_map(
-        |(limits, (next_token, token_ceiling), hash_seed)| Config {
-            limits,
-            hash_seed,
-            next_token,
-            token_ceiling,
-        },
-    )
+    let last_ones = (0u64..12).prop_map(|left| u64::MAX - left);
+    let tokens = prop_oneof![4 => 0u64..4, 1 => last_ones];
+    (prop_oneof![roomy, tight], tokens, any::<[u64; 2]>())
+        .prop_map(|(limits, next_token, hash_seed)| Config { limits, hash_seed, next_token })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -335,7 +324,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Fate { fate: Fate::Commit, back: 0 }),
         5 => Just(Step::Drain),
         3 => Just(Step::CatchUp),
-        1 => (1u64..4).prop_map(|by| Step::RaiseCeiling { by }),
     ]
 }
 
@@ -425,7 +413,6 @@ impl fmt::Debug for Step {
                 write!(out, ", {back} offices ago")
             }
             Self::CatchUp => write!(out, "everything commits and is answered"),
-            Self::RaiseCeiling { by } => write!(out, "{by} more tokens may be given"),
             Self::DrainServer => write!(out, "the server drains"),
             Self::Retire => write!(out, "the engine retires"),
             Self::Succeed { node, survive, reconnect } => {

@@ -5,7 +5,7 @@
 //! committed effects to a table of its own, and objects when a promise is broken:
 //!
 //! - EXCL: while a client may be certain that it holds a key, nobody else gets it.
-//! - FENCE: tokens are dense, grow in log order, and stay below the ceiling.
+//! - FENCE: tokens are dense and grow in log order.
 //! - LEASE: nothing expires before its lease is over, counted from the commit, and
 //!   nothing is still held at a tick after that, counted on the node in office.
 //! - LOST: a lock ends because its lease ran out, because it was released, or
@@ -102,7 +102,6 @@ pub(crate) struct Ledger {
     config: Config,
     /// Number of the engine in office.
     office: usize,
-    ceiling: u64,
     last_token: u64,
     last_seq: Seq,
     last_tick: Nanos,
@@ -147,7 +146,6 @@ impl Ledger {
             keys,
             config: *config,
             office: 0,
-            ceiling: config.token_ceiling,
             last_token: config.next_token.max(1) - 1,
             last_seq: 0,
             last_tick: 0,
@@ -225,7 +223,6 @@ impl Ledger {
             Input::Refused(seq) | Input::Unknown(seq) if in_office => {
                 self.retired |= self.in_flight.contains_key(&seq);
             }
-            Input::TokenCeiling(ceiling) if in_office => self.ceiling = self.ceiling.max(ceiling),
             Input::Retire if in_office => self.retired = true,
             _ => {}
         }

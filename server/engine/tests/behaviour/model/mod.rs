@@ -74,7 +74,6 @@ pub(crate) struct Model {
     limits: Limits,
     /// `None`: the last token of all was given out.
     next_token: Option<u64>,
-    token_ceiling: u64,
     locks: BTreeMap<Key, Lock>,
     /// All waiters of all keys, in order of arrival.
     waiters: Vec<Waiter>,
@@ -93,7 +92,6 @@ impl Model {
         Self {
             limits: config.limits,
             next_token: Some(config.next_token.max(1)),
-            token_ceiling: config.token_ceiling,
             locks: BTreeMap::new(),
             waiters: Vec::new(),
             tombstones: Vec::new(),
@@ -115,7 +113,6 @@ impl Model {
             Input::Committed(seq) => self.committed(now, seq),
             Input::Refused(seq) => self.lost(seq, refusal),
             Input::Unknown(seq) => self.lost(seq, |_, _| Answer::CloseUnknown),
-            Input::TokenCeiling(ceiling) => self.token_ceiling = self.token_ceiling.max(ceiling),
             Input::Drain => self.drain_server(),
             Input::Retire => self.retire(),
         }
@@ -451,8 +448,8 @@ impl Model {
         queued + self.turns.grants_in_flight(conn)
     }
 
-    fn out_of_tokens(&self) -> bool {
-        self.next_token.is_none_or(|token| token > self.token_ceiling)
+    const fn out_of_tokens(&self) -> bool {
+        self.next_token.is_none()
     }
 
     fn take_token(&mut self) -> u64 {
