@@ -7,16 +7,10 @@ use ticketing_test_support::{Raw, Reply, wait_until, wire};
 
 use crate::client::Client;
 use crate::partitions::same_state;
-use crate::{PATIENCE, Times, heard, is_definite, long};
+use crate::{PATIENCE, Times, heard, is_definite, long, undisturbed};
 
 /// Requests that are under way at a time.
 const PIECE: usize = 10_000;
-
-/// A leader that is starved of processor time may give way in the midst of it. Then
-/// nothing can be told, and another cluster is tried.
-fn undisturbed(attempt: impl Fn() -> Option<()>) {
-    assert!((0..5).any(|_| attempt().is_some()), "no leader has stayed for long enough");
-}
 
 /// The next answer; `None`: the leader has given way.
 fn answer(session: &mut Raw) -> Option<Reply> {
