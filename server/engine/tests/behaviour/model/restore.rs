@@ -24,7 +24,7 @@ impl Model {
         tombstones.sort_by_key(|&(&buried, &applied_at)| (applied_at, buried));
         for (&(owner, key), &applied_at) in tombstones {
             let age = Some(model.timer(applied_at, Kind::Tombstone, TOMBSTONE_SECS));
-            model.tombstones.push(Tombstone { owner, key, age });
+            model.tombstones.push(Tombstone { owner, key, by: None, age });
         }
         model
     }
