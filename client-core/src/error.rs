@@ -181,8 +181,11 @@ pub(crate) enum Invalid {
     Lease(Duration),
     #[error("a wait of {}; it must be at most {MAX_WAIT_SECS} s", secs(.0))]
     Wait(Duration),
-    #[error("{} of a lease of {} can never be left at its grant", secs(.min_remaining), secs(.lease))]
-    MinRemaining { min_remaining: Duration, lease: Duration },
+    #[error(
+        "{} of a lease of {} can never be left at its grant: less than {} is",
+        secs(.min_remaining), secs(.lease), secs(.most)
+    )]
+    MinRemaining { min_remaining: Duration, lease: Duration, most: Duration },
     #[error("{0}")]
     Address(BadAddress),
     #[error("no address was given; name at least one server as host:port")]

@@ -231,8 +231,13 @@ async fn run(inner: &Arc<Inner>, identity: Identity, opened: Option<Opened>) -> 
             ..Standing::default()
         };
     });
-    info!(%identity, node, "a node of a cluster");
-    if inner.config.slots.len() == 1 {
+    let is_alone = inner.config.slots.len() == 1;
+    if is_alone {
+        info!("reading who holds what from the disk");
+    } else {
+        info!(%identity, node, "a node of a cluster");
+    }
+    if is_alone {
         inner.lead_alone(&running).await?;
     }
     Ok(running)

@@ -76,7 +76,9 @@ impl Decider {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             // A grant of a past office may be on its way to it.
-            Input::Closed(_) => self.engines().for_each(|engine| engine.handle(now, input)),
+            Input::Leaving(_) | Input::Closed(_) => {
+                self.engines().for_each(|engine| engine.handle(now, input))
+            }
             Input::Request(..)
             | Input::Undelivered { .. }
             | Input::Tick
@@ -137,6 +139,12 @@ impl Decider {
         }
         past.retain(|(_, engine)| !engine.is_idle());
         engine.drain_unless(|connection, key| owe(past, connection, key), out);
+    }
+
+    /// Whether an answer to this connection was decided and has not gone.
+    #[must_use]
+    pub fn owes_any(&self, connection: ConnId) -> bool {
+        self.engine.owes_any(connection) || self.past.iter().any(|(_, engine)| engine.owes_any(connection))
     }
 
     /// Batches whose fate is still to come.

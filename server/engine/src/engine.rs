@@ -38,6 +38,9 @@ pub struct Stats {
     pub granted: u64,
     /// Releases decided, hand-offs included.
     pub released: u64,
+    /// Grants given back because their connection ended before it was told of them;
+    /// they count as released too.
+    pub given_back: u64,
     /// Leases that ran out.
     pub expired: u64,
     /// Waits that ran out, tries of a held key included.
@@ -54,6 +57,7 @@ impl Stats {
         Self {
             granted: self.granted + later.granted,
             released: self.released + later.released,
+            given_back: self.given_back + later.given_back,
             expired: self.expired + later.expired,
             timed_out: self.timed_out + later.timed_out,
             busy: self.busy + later.busy,
@@ -125,6 +129,7 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::Request(connection, request) => self.request(now, connection, request),
+            Input::Leaving(connection) => self.leave_queues(connection),
             Input::Closed(connection) => self.closed(now, connection),
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
@@ -176,6 +181,12 @@ impl Engine {
     /// Whether an answer to this connection about this key was decided and has not gone.
     pub(crate) fn owes(&self, connection: ConnId, key: &[u8]) -> bool {
         self.turns.owes(connection, key)
+    }
+
+    /// Whether an answer to this connection was decided and has not gone.
+    #[must_use]
+    pub fn owes_any(&self, connection: ConnId) -> bool {
+        self.connections.owes(connection)
     }
 
     /// When [`Input::Tick`] has something to do; `None`: not before another input.

@@ -65,6 +65,9 @@ pub enum Request<'a> {
 pub enum Input<'a> {
     /// A request of a connection.
     Request(ConnId, Request<'a>),
+    /// The client has said its last word: its waiters leave, and what was decided for it
+    /// is still told. [`Closed`](Self::Closed) follows.
+    Leaving(ConnId),
     /// A connection ended: its waiters leave, and grants of it that are still in
     /// flight are given back once they have committed.
     Closed(ConnId),

@@ -89,6 +89,10 @@ impl<'a> Lockstep<'a> {
             Step::Cancel { conn, key, owner } => self.request(conn, Request::Cancel { owner, key }),
             Step::Place { conn, key, owner } => self.request(conn, Request::Place { owner, key }),
             Step::Verify { conn, key, owner } => self.request(conn, Request::Verify { owner, key }),
+            Step::Leave { conn } => {
+                let (conn_id, office) = self.connections[conn];
+                self.handle(office, Input::Leaving(conn_id));
+            }
             Step::Close { conn } => {
                 let (conn_id, office) = self.connections[conn];
                 self.handle(office, Input::Closed(conn_id));

@@ -64,6 +64,10 @@ pub(crate) enum Step {
         key: Key,
         owner: u64,
     },
+    /// Its waiters leave; it is still there.
+    Leave {
+        conn: usize,
+    },
     Close {
         conn: usize,
     },
@@ -238,6 +242,7 @@ pub(crate) fn with_crowds() -> impl Strategy<Value = Schedule> {
             .prop_map(|(conn, owner)| Step::Place { conn, key: CROWDED, owner }),
         2 => (conn.clone(), owner).prop_map(|(conn, owner)| Step::Verify { conn, key: CROWDED, owner }),
         6 => conn.clone().prop_map(|conn| Step::Release { conn, key: CROWDED, token: Token::Current }),
+        1 => conn.clone().prop_map(|conn| Step::Leave { conn }),
         1 => conn.prop_map(|conn| Step::Close { conn }),
         2 => time().prop_map(|time| Step::Pass { time }),
         2 => Just(Step::Tick),
@@ -316,6 +321,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (conn.clone(), key.clone(), owner.clone())
             .prop_map(|(conn, key, owner)| Step::Place { conn, key, owner }),
         3 => (conn.clone(), key.clone(), owner).prop_map(|(conn, key, owner)| Step::Verify { conn, key, owner }),
+        1 => conn.clone().prop_map(|conn| Step::Leave { conn }),
         2 => conn.prop_map(|conn| Step::Close { conn }),
         2 => (key, token).prop_map(|(key, token)| Step::Undelivered { key, token }),
         9 => time().prop_map(|time| Step::Pass { time }),
@@ -387,6 +393,7 @@ impl fmt::Debug for Step {
             Self::Verify { conn, key, owner } => {
                 write!(out, "connection {conn} verifies {owner} on {}", name(key))
             }
+            Self::Leave { conn } => write!(out, "connection {conn} has said its last word"),
             Self::Close { conn } => write!(out, "connection {conn} closes, another takes its place"),
             Self::Undelivered { key, token } => {
                 write!(out, "a grant of {} was not delivered, token: {token:?}", name(key))

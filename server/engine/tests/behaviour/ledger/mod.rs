@@ -133,6 +133,8 @@ pub(crate) struct Ledger {
 
     open: BTreeMap<(ConnId, Asked), usize>,
     closed: BTreeSet<ConnId>,
+    /// Those whose waiters were to leave without an answer.
+    left: BTreeSet<ConnId>,
     /// Answers that do not say what they answer.
     not_leader: BTreeMap<ConnId, usize>,
     close_told: BTreeMap<ConnId, usize>,
@@ -166,6 +168,7 @@ impl Ledger {
             granted: BTreeMap::new(),
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
+            left: BTreeSet::new(),
             not_leader: BTreeMap::new(),
             close_told: BTreeMap::new(),
             objections: Vec::new(),
@@ -206,6 +209,13 @@ impl Ledger {
         let in_office = office == self.office;
         match input {
             Input::Request(conn, request) => self.asked(conn, request, in_office),
+            // Which of its acquires were decided is for the model to say.
+            Input::Leaving(conn) => {
+                for arrival in self.arrivals.iter().filter(|arrival| arrival.conn == conn) {
+                    self.abandoned.insert((arrival.owner, arrival.key), now);
+                }
+                self.left.insert(conn);
+            }
             Input::Closed(conn) => {
                 for gone in self.arrivals.extract_if(.., |arrival| arrival.conn == conn) {
                     self.abandoned.insert((gone.owner, gone.key), now);

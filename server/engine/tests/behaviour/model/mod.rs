@@ -65,6 +65,7 @@ struct Waiter {
 struct Tombstone {
     owner: u64,
     key: Key,
+    by: Option<ConnId>,
     /// Set when the burial commits.
     age: Option<Timer>,
 }
@@ -107,6 +108,7 @@ impl Model {
     pub(crate) fn handle(&mut self, now: Nanos, input: Input<'static>) {
         match input {
             Input::Request(conn, request) => self.request(now, conn, request),
+            Input::Leaving(conn) => self.waiters.retain(|waiter| waiter.conn != conn),
             Input::Closed(conn) => self.close(now, conn),
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
@@ -242,11 +244,15 @@ impl Model {
         }
         self.dismiss(|waiter| waiter.owner == owner && waiter.key == key);
         if !self.is_buried(owner, key) {
-            if self.tombstones.len() >= self.limits.tombstones as usize {
+            // At least one, and no more than a third of what is left to all others.
+            let free =
+                self.limits.tombstones as usize - self.tombstones.len().min(self.limits.tombstones as usize);
+            let share = self.tombstones.iter().filter(|tomb| tomb.by == Some(conn)).count();
+            if free == 0 || share > 0 && 3 * (share + 1) > free {
                 self.say(conn, key, Answer::CloseOverloaded);
                 return;
             }
-            self.tombstones.push(Tombstone { owner, key, age: None });
+            self.tombstones.push(Tombstone { owner, key, by: Some(conn), age: None });
             self.effect(Effect::Bury { key, owner });
         }
         self.say_once_committed(conn, key, Answer::VerifiedBusy { owner, key });
