@@ -77,7 +77,7 @@ impl Decider {
         match input {
             // A grant of a past office may be on its way to it.
             Input::Leaving(_) | Input::Closed(_) => {
-                self.engines().for_each(|engine| engine.handle(now, input))
+                self.engines().for_each(|engine| engine.handle(now, input));
             }
             Input::Request(..)
             | Input::Undelivered { .. }

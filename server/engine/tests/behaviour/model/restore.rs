@@ -21,17 +21,10 @@ impl Model {
         }
 
         let mut tombstones = plain.tombstones.iter().collect::<Vec<_>>();
-<<<<<<< HEAD
         tombstones.sort_by_key(|&(&buried, &since)| (since, buried));
         for (&(owner, key), &since) in tombstones {
             let age = Some(model.timer(since, Kind::Tombstone, TOMBSTONE_SECS));
-            model.tombstones.push(Tombstone { owner, key, age });
-=======
-        tombstones.sort_by_key(|&(&buried, &applied_at)| (applied_at, buried));
-        for (&(owner, key), &applied_at) in tombstones {
-            let age = Some(model.timer(applied_at, Kind::Tombstone, TOMBSTONE_SECS));
             model.tombstones.push(Tombstone { owner, key, by: None, age });
->>>>>>> fix2
         }
         model
     }
