@@ -7,6 +7,7 @@ mod docs;
 mod fuzz;
 mod report;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 

@@ -5,13 +5,14 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{cargo, docs};
+use crate::{cargo, docs, tools};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
     let mut report = Report::default();
     format(&mut report);
     lints(&mut report);
+    tools::provide(&mut report);
     if report.step("build", || {
         // What tests start must stand beside them.
         cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
