@@ -241,7 +241,11 @@ impl Inner {
         let members = members.map(|(id, founder): (NodeId, _)| (id, founder.member.clone()));
         let members = members.collect::<std::collections::BTreeMap<_, _>>();
         running.raft.initialize(members).await.map_err(|error| error.to_string())?;
-        info!(identity = %running.identity, "the cluster begins");
+        if self.config.slots.len() == 1 {
+            info!(domain = %running.identity, "a new data directory, and so a new fencing domain");
+        } else {
+            info!(identity = %running.identity, "the cluster begins");
+        }
         Ok(())
     }
 }

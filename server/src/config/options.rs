@@ -133,7 +133,8 @@ fn ip_address(text: &str) -> Result<SocketAddr, &'static str> {
 fn name_the_variable(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return error };
-    let command = command();
+    let mut command = command();
+    command.build();
     let argument = command.get_arguments().find(|argument| argument.to_string() == *flag);
     let variable = argument.and_then(clap::Arg::get_env).and_then(|name| name.to_str());
     if let Some(variable) = variable.filter(|name| std::env::var(name).is_ok_and(|set| set == *value)) {
