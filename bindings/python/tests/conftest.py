@@ -33,11 +33,6 @@ def broker(server: Server) -> Iterator[ticketing.TicketBroker]:
         yield broker
 
 
-@pytest.fixture(params=LOOPS)
-def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    return LOOPS[request.param]
-
-
 @pytest.fixture
 def key(request: pytest.FixtureRequest) -> str:
     """A lock of the test's own."""
@@ -47,6 +42,8 @@ def key(request: pytest.FixtureRequest) -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if inspect.iscoroutinefunction(metafunc.function) and "new_loop" not in metafunc.fixturenames:
         metafunc.fixturenames.append("new_loop")
+    if "new_loop" in metafunc.fixturenames:
+        metafunc.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
@@ -55,7 +52,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in wanted}
-    loop = pyfuncitem.funcargs["new_loop"]()
+    loop = pyfuncitem.callspec.params["new_loop"]()
     try:
         loop.run_until_complete(pyfuncitem.obj(**arguments))
     finally:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from . import _process
-from ._calls import Result, ask, ask_sync, begin, checked, wait
+from ._calls import Result, abandon, ask, ask_sync, begin, checked, wait
 from ._errors import TicketClosed, TicketInvalidInput, error_of
 from ._lock import Lock
 from ._log import forward_log
@@ -247,7 +247,7 @@ class Acquire(Coroutine[Any, Any, Ticket]):
             outcome = yield from future.__await__()
         except BaseException:
             # A cancel, or the end of the coroutine itself.
-            call.abandon()
+            abandon(call, future)
             raise
         return _ticket(checked(outcome))
 

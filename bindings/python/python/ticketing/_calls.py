@@ -110,9 +110,19 @@ async def ask(
         outcome = await future
     except BaseException:
         # A cancel, or the end of the coroutine itself.
-        call.abandon()
+        abandon(call, future)
         raise
     return checked(outcome)
+
+
+def abandon(call: Call, future: asyncio.Future[Outcome]) -> None:
+    """Ends a request that nobody waits for any more, whether or not its outcome has come."""
+    call.abandon()
+    if future.done() and not future.cancelled():
+        outcome = future.result()
+        if isinstance(outcome, Held):
+            # Collecting it would do the same, but a traceback may hold it for long.
+            outcome.let_go()
 
 
 def ask_sync(
