@@ -5,6 +5,7 @@
 mod cargo;
 mod docs;
 mod fuzz;
+mod python;
 mod report;
 mod test;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::report::Report;
-use crate::{cargo, docs};
+use crate::{cargo, docs, python};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
@@ -17,8 +17,9 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         tests(&mut report);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
         report.step("generated files", docs::compare);
+        python::step(&mut report);
     } else {
-        for name in ["tests", "doc tests", "generated files"] {
+        for name in ["tests", "doc tests", "generated files", "python"] {
             report.skip(name, "the build failed");
         }
     }

@@ -36,7 +36,7 @@ def broker(server: Server) -> Iterator[ticketing.TicketBroker]:
 @pytest.fixture
 def key(request: pytest.FixtureRequest) -> str:
     """A lock of the test's own."""
-    return request.node.nodeid.rpartition("/")[2].replace(" ", "_")
+    return str(request.node.nodeid).rpartition("/")[2].replace(" ", "_")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -52,7 +52,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in wanted}
-    loop = pyfuncitem.callspec.params["new_loop"]()
+    new_loop: Any = pyfuncitem.callspec.params["new_loop"]
+    loop = new_loop()
     try:
         loop.run_until_complete(pyfuncitem.obj(**arguments))
     finally:

@@ -206,7 +206,7 @@ def test_a_grant_for_a_closed_loop_is_given_back(
 
     eventually(is_free, "the grant was given back")
     assert not task.done()
-    task.get_coro().close()  # type: ignore[union-attr]
+    acquire.close()
     del task, acquire
     gc.collect()
 

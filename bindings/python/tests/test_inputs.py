@@ -136,7 +136,8 @@ def test_settings_that_make_no_sense() -> None:
             broker("127.0.0.1:1", expect_domain=domain)
     with pytest.raises(ticketing.TicketTlsError, match="cannot be read"):
         broker("127.0.0.1:1", tls=ticketing.TlsOptions(ca_file="/nowhere/ca.pem"))
-    for addresses in (None, 7, [7], [b"127.0.0.1:1"]):
+    wrong: list[Any] = [None, 7, [7], [b"127.0.0.1:1"]]
+    for addresses in wrong:
         with pytest.raises(TypeError):
             broker(addresses)
     for arguments in ({"token": 7}, {"max_pending": "1"}, {"max_pending": 1.0}, {"expect_domain": 7}):
