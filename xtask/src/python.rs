@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
 use crate::cargo;
 use crate::report::Report;
@@ -16,10 +16,18 @@ const PACKAGE: &str = "bindings/python";
 pub(crate) fn step(report: &mut Report) {
     match interpreter() {
         Ok(python) => {
-            report.step("python", || test(&python));
+            report.step("python", || test_with(&python));
         }
         Err(why) => report.skip("python", &why),
     }
+}
+
+/// The same, where it must be possible.
+///
+/// # Errors
+/// If there is no such Python, or a test fails.
+pub(crate) fn test() -> Result<()> {
+    test_with(&interpreter().map_err(Error::msg)?)
 }
 
 /// A Python of 3.10 or newer that can make environments.
@@ -36,7 +44,7 @@ fn interpreter() -> Result<PathBuf, String> {
     Err("there is no Python 3.10 or newer with the module venv (Debian: apt install python3-venv)".to_owned())
 }
 
-fn test(python: &Path) -> Result<()> {
+fn test_with(python: &Path) -> Result<()> {
     let bin = env::current_exe()?.parent().context("this program lies nowhere")?.to_owned();
     let place = bin.with_file_name("python");
     let tools = place.join("venv").join("bin");

@@ -82,7 +82,10 @@ impl Broker {
     }
 
     /// Acquires a lock.
-    #[allow(clippy::too_many_arguments, reason = "those of the method in Python, flat because it is the hot path")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "those of the method in Python, flat because it is the hot path"
+    )]
     fn acquire(
         &self,
         inbox: Option<&Bound<'_, Inbox>>,
@@ -209,5 +212,7 @@ fn status(status: ConnectionStatus) -> Status {
 
 /// The UTF-8 of a string; one with half a surrogate pair has none.
 fn text<'a>(what: &str, string: &'a Bound<'_, PyString>) -> Result<&'a str, Refusal> {
-    string.to_str().map_err(|_| Refusal::Invalid(format!("{what} is not valid Unicode: it has half a surrogate pair")))
+    string
+        .to_str()
+        .map_err(|_| Refusal::Invalid(format!("{what} is not valid Unicode: it has half a surrogate pair")))
 }

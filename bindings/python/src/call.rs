@@ -188,7 +188,12 @@ pub(crate) struct Call {
 
 impl Call {
     /// Starts a request. What is refused ends like any other: as an outcome.
-    pub(crate) fn start<F>(home: &Home, inbox: Option<&Inbox>, number: u64, request: Result<F, Refusal>) -> Self
+    pub(crate) fn start<F>(
+        home: &Home,
+        inbox: Option<&Inbox>,
+        number: u64,
+        request: Result<F, Refusal>,
+    ) -> Self
     where
         F: Future<Output: Into<Outcome> + Send> + Send + 'static,
     {

@@ -42,9 +42,11 @@ impl Refusal {
     fn message(&self) -> String {
         match self {
             Self::Invalid(message) => message.clone(),
-            Self::Forked => "this broker belongs to the parent process: a fork does not inherit its connections; \
+            Self::Forked => {
+                "this broker belongs to the parent process: a fork does not inherit its connections; \
                              make a new TicketBroker in each child"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::Closed => "the broker is closed".to_owned(),
             Self::Gone { key, .. } => format!("lock {key:?}: this ticket was released or detached before"),
             Self::NotWaiting => "only an acquire that has begun has a place in a queue".to_owned(),

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, final
 _Seconds: TypeAlias = int | float | datetime.timedelta
 _Outcome: TypeAlias = Held | Failure | tuple[int, int] | EllipsisType | None
 
+__all__: list[str]
 VERSION: Final[str]
 DEFAULT_WAIT: Final[int]
 DEFAULT_LEASE: Final[int]
