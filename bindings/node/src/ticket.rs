@@ -4,22 +4,28 @@ use std::cell::RefCell;
 
 use napi::bindgen_prelude::External;
 use napi_derive::napi;
-use ticketing::{Grant, Ticket};
+use ticketing::{Domain, Grant, Ticket};
 
 /// A ticket, until somebody takes it. Collected with it inside, it is given back.
-pub struct Held(RefCell<Option<Ticket>>);
+pub struct Held {
+    token: u64,
+    owner: u64,
+    domain: Option<Domain>,
+    ticket: RefCell<Option<Ticket>>,
+}
 
 impl Held {
     pub(crate) fn new(ticket: Ticket) -> Self {
-        Self(RefCell::new(Some(ticket)))
+        let (token, owner, domain) = (ticket.token(), ticket.owner(), ticket.domain());
+        Self { token, owner, domain, ticket: RefCell::new(Some(ticket)) }
     }
 
     pub(crate) fn take(&self) -> Option<Ticket> {
-        self.0.try_borrow_mut().ok()?.take()
+        self.ticket.try_borrow_mut().ok()?.take()
     }
 }
 
-/// What a ticket says of itself.
+/// What a ticket says of itself, also when it is over.
 #[napi(object, object_from_js = false)]
 pub struct Facts {
     /// The fencing token.
@@ -30,22 +36,18 @@ pub struct Facts {
     pub domain: Option<String>,
 }
 
-/// What a ticket says of itself.
+/// What a ticket says of itself, also when it is over.
 #[napi(catch_unwind)]
 #[must_use]
-pub fn facts(held: &External<Held>) -> Option<Facts> {
-    held.0.try_borrow().ok()?.as_ref().map(|ticket| Facts {
-        token: ticket.token(),
-        owner: ticket.owner(),
-        domain: ticket.domain().map(|domain| domain.to_string()),
-    })
+pub fn facts(held: &External<Held>) -> Facts {
+    Facts { token: held.token, owner: held.owner, domain: held.domain.map(|domain| domain.to_string()) }
 }
 
 /// Seconds that are surely left of the lease.
 #[napi(catch_unwind)]
 #[must_use]
 pub fn remaining(held: &External<Held>) -> f64 {
-    let ticket = held.0.try_borrow();
+    let ticket = held.ticket.try_borrow();
     ticket.ok().and_then(|ticket| Some(ticket.as_ref()?.remaining().as_secs_f64())).unwrap_or(0.0)
 }
 
