@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{cargo, docs};
+use crate::{cargo, docs, node};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
@@ -20,9 +20,10 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         report.step("simulation", simulation);
         report.step("seeded faults", seeded_faults);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
+        node::test(&mut report);
         report.step("generated files", docs::compare);
     } else {
-        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files"] {
+        for name in ["tests", "simulation", "seeded faults", "doc tests", "node", "generated files"] {
             report.skip(name, "the build failed");
         }
     }

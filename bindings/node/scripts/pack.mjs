@@ -1,5 +1,5 @@
 // Packs what is published: the package itself, and one with the compiled addon of
-// this machine. `node scripts/pack.mjs ADDON FOLDER`
+// this machine, into `dist` or another folder: `node scripts/pack.mjs [FOLDER]`
 //
 // Only here do the packages of the platforms become dependencies of the package:
 // in the repository they would be asked for before they exist.
@@ -15,11 +15,7 @@ const require = createRequire(import.meta.url);
 const { PREBUILT, platform } = require('../lib/platforms.js');
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const [addon, folder] = process.argv.slice(2);
-if (addon === undefined || folder === undefined) {
-  console.error('usage: node scripts/pack.mjs ADDON FOLDER');
-  process.exit(2);
-}
+const folder = path.resolve(process.argv[2] ?? path.join(root, 'dist'));
 const here = platform();
 if (!PREBUILT.includes(here)) {
   console.error(`there is no package for ${here}; those of ${PREBUILT.join(', ')} can be packed, each on its own platform`);
@@ -42,7 +38,7 @@ try {
   const native = path.join(stage, here);
   cpSync(path.join(root, 'npm', here), native, { recursive: true });
   cpSync(path.join(root, '..', '..', 'LICENSE'), path.join(native, 'LICENSE'));
-  cpSync(addon, path.join(native, `ticketing.${here}.node`));
+  cpSync(path.join(root, `ticketing.${here}.node`), path.join(native, `ticketing.${here}.node`));
   pack(native);
 } finally {
   rmSync(stage, { recursive: true });
@@ -50,5 +46,5 @@ try {
 
 function pack(from) {
   const command = process.platform === 'win32' ? 'npm.cmd' : 'npm';
-  process.stdout.write(execFileSync(command, ['pack', '--pack-destination', path.resolve(folder)], { cwd: from, stdio: ['ignore', 'pipe', 'ignore'] }));
+  process.stdout.write(execFileSync(command, ['pack', '--pack-destination', folder], { cwd: from, stdio: ['ignore', 'pipe', 'ignore'] }));
 }

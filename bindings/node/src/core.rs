@@ -155,7 +155,7 @@ impl Core {
 }
 
 impl Core {
-    fn submit<F>(&self, number: u32, future: F) -> Submission
+    pub(crate) fn submit<F>(&self, number: u32, future: F) -> Submission
     where
         F: Future<Output: Into<Outcome> + Send> + Send + 'static,
     {

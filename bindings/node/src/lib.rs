@@ -16,6 +16,8 @@
 mod core;
 mod ended;
 mod failure;
+#[cfg(feature = "seeded-faults")]
+mod faults;
 mod outcome;
 mod settings;
 mod ticket;
