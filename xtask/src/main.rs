@@ -5,6 +5,7 @@
 mod cargo;
 mod docs;
 mod fuzz;
+mod node;
 mod python;
 mod report;
 mod test;

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{cargo, docs, python, tools};
+use crate::{cargo, docs, node, python, tools};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
@@ -22,9 +22,11 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         report.step("seeded faults", seeded_faults);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
         report.step("generated files", docs::compare);
+        node::test(&mut report);
         python::step(&mut report);
     } else {
-        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files", "python"] {
+        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files", "node", "python"]
+        {
             report.skip(name, "the build failed");
         }
     }
