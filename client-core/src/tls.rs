@@ -60,6 +60,7 @@ impl fmt::Display for BadPem {
 pub(crate) struct Unverified(pub(crate) rustls::Error);
 
 impl fmt::Display for Unverified {
+    #[allow(clippy::wildcard_enum_match_arm)] // The library has words for all others, tomorrow's too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rustls::Error::InvalidCertificate(problem) = &self.0 else { return self.0.fmt(f) };
         match problem {

@@ -61,6 +61,7 @@ impl Queue {
     }
 
     /// The place of a position's block, for positions from `base` on.
+    #[allow(clippy::cast_possible_truncation)] // A block has a slot in memory.
     const fn block_of(&self, position: u64) -> usize {
         (position / BLOCK - self.base / BLOCK) as usize
     }
@@ -170,6 +171,7 @@ mod tests {
     proptest! {
         /// A step does as much at once as it takes to fill and to empty blocks.
         #[test]
+        #[allow(clippy::cast_possible_truncation)] // A small constant.
         fn places_are_right_in_every_block(
             steps in prop::collection::vec((any::<bool>(), 0..3 * BLOCK as usize, any::<prop::sample::Index>()), 1..20),
         ) {
