@@ -15,7 +15,7 @@ pub enum TlsError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The two files do not belong together, or are of a kind that is not known.
-    #[error("{} and {}: {source}", cert.display(), key.display())]
+    #[error("{} and {}: {}", cert.display(), key.display(), in_words(source))]
     Pair {
         /// File of the chain.
         cert: PathBuf,
@@ -24,6 +24,15 @@ pub enum TlsError {
         /// What is wrong.
         source: rustls::Error,
     },
+}
+
+fn in_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the private key is not that of the first certificate in the chain".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Reads the files and makes what a connection needs of them.
@@ -69,7 +78,7 @@ mod tests {
         refused(&key, "private key");
         let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         fs::write(&key, other.signing_key.serialize_pem()).unwrap();
-        refused(&key, "key");
+        refused(&key, "the private key is not that of");
         fs::write(&key, ours.signing_key.serialize_pem()).unwrap();
         assert!(load(&files).is_ok());
     }
