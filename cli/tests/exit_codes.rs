@@ -94,7 +94,7 @@ fn insufficient_lease() {
     let args = ["acquire", "k", "--lease", "10", "--min-remaining", "9.9499999"];
     expect(|| ticketing(&server), &args, 107, "insufficient_lease");
     // It was given back; and a command is not started only to be ended at once.
-    let args = ["lock", "k", "--wait", "0", "--lease", "10", "--grace", "9.99", "--", "true"];
+    let args = ["lock", "k", "--wait", "0", "--lease", "10", "--grace", "9.9499999", "--", "true"];
     ticketing(&server).run_with(args).expect(107);
     ticketing(&server).run_with(["acquire", "k", "--wait", "0"]).expect(0);
 }

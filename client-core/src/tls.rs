@@ -64,7 +64,8 @@ impl fmt::Display for Unverified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rustls::Error::InvalidCertificate(problem) = &self.0 else { return self.0.fmt(f) };
         match problem {
-            CertificateError::UnknownIssuer => f.write_str(
+            // The signature is bad where another CA has the name of ours.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => f.write_str(
                 "the server's certificate is not signed by a CA that is trusted here: give the CA that signed it",
             ),
             // The library tells it by no other name.

@@ -46,7 +46,7 @@ mod tests {
         refused(&key, "private key");
         let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         fs::write(&key, other.signing_key.serialize_pem()).unwrap();
-        refused(&key, "key");
+        refused(&key, "the private key is not that of");
         fs::write(&key, ours.signing_key.serialize_pem()).unwrap();
         assert!(load(&files).is_ok());
     }

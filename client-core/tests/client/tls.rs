@@ -1,7 +1,7 @@
 //! TLS: who is trusted, what is told when nobody is, and the same fates as
 //! without it.
 
-use std::error::Error;
+use std::error::Error as _;
 use std::iter;
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ async fn whoever_is_not_trusted_is_refused_as_tls() {
     ] {
         let error = refusal(&server, acceptor, tls).await;
         assert_eq!(error.kind(), ErrorKind::Tls, "{what}: {error:?}");
-        let causes = iter::successors(error.source(), |cause| Error::source(*cause));
+        let causes = iter::successors(error.source(), |&cause| cause.source());
         let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         assert!(text.contains(told) && !text.contains("OtherError"), "{what}: {text}");
     }

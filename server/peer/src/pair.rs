@@ -22,7 +22,7 @@ pub enum PairError {
     #[error(transparent)]
     File(#[from] FileError),
     /// They do not belong together, or are of a kind that is not known.
-    #[error("{} and {}: {source}", cert.display(), key.display())]
+    #[error("{} and {}: {}", cert.display(), key.display(), in_words(source))]
     Unfit {
         /// File of the chain.
         cert: PathBuf,
@@ -31,6 +31,15 @@ pub enum PairError {
         /// What is wrong.
         source: rustls::Error,
     },
+}
+
+fn in_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the private key is not that of the first certificate in the chain".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 impl CertifiedPair {
