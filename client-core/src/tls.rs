@@ -63,7 +63,8 @@ impl fmt::Display for Unverified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rustls::Error::InvalidCertificate(problem) = &self.0 else { return self.0.fmt(f) };
         match problem {
-            CertificateError::UnknownIssuer => f.write_str(
+            // The latter is a CA of the same name with another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => f.write_str(
                 "the server's certificate is not signed by a CA that is trusted here: give the CA that signed it",
             ),
             // The library tells it by no other name.

@@ -83,21 +83,6 @@ async fn a_dropped_ticket_is_given_back_and_a_detached_one_is_not() {
 }
 
 #[tokio::test]
-async fn many_tickets_dropped_at_once_are_given_back_as_far_as_the_queue_goes() {
-    let server = LockServer::start();
-    let broker = broker(&server);
-    let mut tickets = Vec::new();
-    for key in 0..600 {
-        tickets.push(broker.acquire(&key.to_string(), secs(60), secs(200)).await.unwrap());
-    }
-    // On one thread nothing can leave the queue meanwhile.
-    drop(tickets);
-    wait_until("512 are given back", || server.counts().released == 512).await;
-    tokio::time::sleep(millis(100)).await;
-    assert_eq!(server.counts().held, 600 - 512, "the rest is left to its leases");
-}
-
-#[tokio::test]
 async fn the_last_ticket_is_given_back_although_its_broker_has_gone() {
     let server = LockServer::start();
     let ticket = broker(&server).acquire("k", secs(5), secs(60)).await.unwrap();
