@@ -193,3 +193,13 @@ impl std::task::Wake for Wakes {
         self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }
 }
+
+#[tokio::test]
+async fn dropped_tickets_have_a_bound_of_their_own() {
+    let shared = shared();
+    let waiting = (0..16_384).map(|_| shared.admit(Lane::Dropped).unwrap()).collect::<Vec<_>>();
+    assert!(shared.admit(Lane::Dropped).is_none());
+    assert!(shared.admit(Lane::Acquire).is_some() && shared.admit(Lane::Release).is_some());
+    drop(waiting);
+    assert!(shared.admit(Lane::Dropped).is_some());
+}
