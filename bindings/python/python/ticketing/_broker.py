@@ -10,12 +10,16 @@ from typing import Any, NoReturn
 
 from . import _process
 from ._calls import Result, abandon, ask, ask_sync, begin, checked, wait
-from ._errors import TicketClosed, TicketInvalidInput, error_of
+from ._errors import TicketClosed, error_of
 from ._lock import Lock
 from ._log import forward_log
 from ._ticket import Ticket
 from ._ticketing import DEFAULT_LEASE, DEFAULT_WAIT, Broker, Call, Failure, Held
 from ._types import ConnectionStatus, Place, Seconds, TlsOptions
+
+
+#: Of an acquire that has not begun.
+NOWHERE = Place(0, 0)
 
 
 class TicketBroker:
@@ -227,6 +231,8 @@ class Acquire(Coroutine[Any, Any, Ticket]):
     others may look at its place, or cancel it.
     """
 
+    # For the names of tasks.
+    __name__ = "acquire"
     __slots__ = ("_args", "_begun", "_call", "_cancelled", "_core", "_steps")
 
     def __init__(
@@ -282,15 +288,14 @@ class Acquire(Coroutine[Any, Any, Ticket]):
         """Asks the server where this acquire, which somebody is waiting for, stands in its queue.
 
         Raises `TicketUnsupported` if the server does not tell places;
-        `TicketNotConnected` when no answer came within 5 s; `TicketInvalidInput`
-        before it has begun; `TicketClientCapacity`, `TicketClosed`, and the
-        errors of configuration.
+        `TicketNotConnected` when no answer came within 5 s;
+        `TicketClientCapacity`, `TicketClosed`, and the errors of configuration.
         """
-        return _place(await ask(self._under_way().place))
+        return NOWHERE if self._call is None else _place(await ask(self._call.place))
 
     def place_sync(self) -> Place:
         """Like `place`, for threads."""
-        return _place(ask_sync(self._under_way().place))
+        return NOWHERE if self._call is None else _place(ask_sync(self._call.place))
 
     def cancel(self) -> None:
         """Ends it, from any thread: it leaves the queue, and whoever waits for it gets a `CancelledError`.
@@ -310,11 +315,6 @@ class Acquire(Coroutine[Any, Any, Ticket]):
         self._call = call
         if self._cancelled:
             call.cancel()
-
-    def _under_way(self) -> Call:
-        if self._call is None:
-            raise TicketInvalidInput("this acquire has not begun: await it in a task of its own first")
-        return self._call
 
     def __repr__(self) -> str:
         return f"<Acquire key={self._args[0]!r}{'' if self._begun else ' not begun'}>"

@@ -11,7 +11,22 @@ from typing import Final, TypeAlias, final
 _Seconds: TypeAlias = int | float | datetime.timedelta
 _Outcome: TypeAlias = Held | Failure | tuple[int, int] | EllipsisType | None
 
-__all__: list[str]
+__all__ = [
+    "Broker",
+    "Call",
+    "DEFAULT_LEASE",
+    "DEFAULT_WAIT",
+    "Failure",
+    "Held",
+    "Inbox",
+    "KINDS",
+    "VERSION",
+    "close_log",
+    "forked",
+    "open_log",
+    "settle",
+]
+
 VERSION: Final[str]
 DEFAULT_WAIT: Final[int]
 DEFAULT_LEASE: Final[int]
