@@ -7,7 +7,6 @@ use serde_json::json;
 use ticketing::{AcquireOptions, Ticket};
 
 use crate::args::{Acquire, Connection, Release};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::signals::Signals;
@@ -18,12 +17,6 @@ use crate::{grant, runtime};
 /// # Errors
 /// Whatever is not a definite grant.
 pub(crate) fn acquire(args: &Acquire, connection: &Connection, format: Format) -> Result<u8, Failure> {
-    if output::is_closed() {
-        return Err(Failure::new(
-            Exit::System,
-            "the standard output is closed, so nobody could learn the token; nothing was locked",
-        ));
-    }
     runtime()?.block_on(async {
         let broker = connection.broker()?;
         let mut signals =

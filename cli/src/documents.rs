@@ -1,6 +1,6 @@
 //! Completion scripts and manual pages, made from the command line's own description.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::{fs, iter};
 
@@ -48,7 +48,11 @@ pub(crate) fn man(args: &args::Man) -> Result<u8, Failure> {
 }
 
 /// Every page says whose it is: of its own accord that of `lock` would say "lock".
-fn page(command: Command) -> Man {
+/// The usage is that of `--help`, which tells the values and the `--` before a command.
+fn page(mut command: Command) -> Man {
+    let usage = command.render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+    let command = command.override_usage(usage);
     Man::new(command).source(concat!("ticketing ", env!("CARGO_PKG_VERSION"))).manual("Ticketing")
 }
 
@@ -65,7 +69,8 @@ fn write_all(command: &Command, folder: &Path) -> io::Result<()> {
 }
 
 fn to_stdout(bytes: &[u8]) -> Result<u8, Failure> {
-    match io::Write::write_all(&mut io::stdout().lock(), bytes) {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         // A reader that has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
         result => result.map(|()| 0).map_err(|error| Failure::system("the standard output", error)),

@@ -21,7 +21,7 @@ mod signals;
 mod supervise;
 mod terminal;
 
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -42,8 +42,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too, and are no error.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.code().into() } else { ExitCode::SUCCESS };
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed {
+                _ if error.use_stderr() => Exit::Usage.code().into(),
+                Err(problem) if problem.kind() != ErrorKind::BrokenPipe => Exit::System.code().into(),
+                _ => ExitCode::SUCCESS,
+            };
         }
     };
     log_to_stderr(cli.output.verbose);

@@ -5,8 +5,6 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use rustix::fs::{OFlags, fcntl_getfl, fstat, stat};
-
 use crate::failure::Failure;
 
 /// For whom the output is.
@@ -49,17 +47,6 @@ pub(crate) fn result(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Failure::system("the result could not be printed", error)),
     }
-}
-
-/// Whether the standard output was closed when this process began. In place of it
-/// there is now the null device, open for reading too, which no shell does.
-pub(crate) fn is_closed() -> bool {
-    let stdout = io::stdout();
-    let is_null = match (fstat(&stdout), stat("/dev/null")) {
-        (Ok(file), Ok(null)) => (file.st_dev, file.st_ino) == (null.st_dev, null.st_ino),
-        _ => false,
-    };
-    is_null && fcntl_getfl(&stdout).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 /// Writes a message to the standard error, under the name of the program.

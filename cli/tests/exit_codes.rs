@@ -91,7 +91,7 @@ fn lost() {
 #[test]
 fn insufficient_lease() {
     let server = Server::start(&[]);
-    let args = ["acquire", "k", "--lease", "10", "--min-remaining", "10"];
+    let args = ["acquire", "k", "--lease", "10", "--min-remaining", "9.9499999"];
     expect(|| ticketing(&server), &args, 107, "insufficient_lease");
     // It was given back; and a command is not started only to be ended at once.
     let args = ["lock", "k", "--wait", "0", "--lease", "10", "--grace", "9.99", "--", "true"];

@@ -34,7 +34,7 @@ const IMMEDIATE_PATIENCE: u64 = SECOND;
 /// It begins when it is first polled, and its wait counts from there. Dropping
 /// it is safe at any moment: what was not sent never is; what was sent leaves
 /// the server's queue (with protocol extension 1), and if the grant comes
-/// anyway, the lock is given back at once. Requests beside it are not disturbed.
+/// anyway, the lock is given back at once, however many are dropped together. Requests beside it are not disturbed.
 /// Polled again after its end, it says so with an `InvalidInput`.
 ///
 /// ```
@@ -284,10 +284,9 @@ impl Future for Acquire {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Step::Refused(error) = &mut this.step
-            && let Some(error) = error.take()
-        {
-            return Poll::Ready(Err(error));
+        if let Step::Refused(error) = &mut this.step {
+            // It has no key to name.
+            return Poll::Ready(Err(error.take().unwrap_or_else(|| Invalid::OverBefore.into())));
         }
         let span = this.span.clone();
         let _inside = span.enter();

@@ -181,8 +181,11 @@ pub(crate) enum Invalid {
     Lease(Duration),
     #[error("a wait of {}; it must be at most {MAX_WAIT_SECS} s", secs(.0))]
     Wait(Duration),
-    #[error("{} of a lease of {} can never be left at its grant", secs(.min_remaining), secs(.lease))]
-    MinRemaining { min_remaining: Duration, lease: Duration },
+    #[error(
+        "{} of a lease of {} can never be left at its grant: less than {} is",
+        secs(.min_remaining), secs(.lease), secs(.most)
+    )]
+    MinRemaining { min_remaining: Duration, lease: Duration, most: Duration },
     #[error("{0}")]
     Address(BadAddress),
     #[error("no address was given; name at least one server as host:port")]
@@ -296,6 +299,17 @@ impl TicketError {
         is_client_capacity: ClientCapacity,
         is_closed: Closed,
         is_unsupported: Unsupported,
+    }
+
+    /// Whether a release that ended as [`NotHeld`](ErrorKind::NotHeld) may itself
+    /// have ended the lock: an earlier try of it was sent and lost its answer.
+    ///
+    /// The lock is over in either case. Without an earlier try it ended before this
+    /// release, most likely with its lease, and whatever was done under it since
+    /// then was not protected; with one, that need not be so.
+    #[must_use]
+    pub const fn may_have_released(&self) -> bool {
+        matches!(self.0.cause, Cause::NotHeld { sent_before: true })
     }
 
     /// Clears an [`Indeterminate`](ErrorKind::Indeterminate) acquire up: the

@@ -9,6 +9,7 @@ use ticketing_protocol::limits::LEASE_SECS;
 use crate::AcquireOptions;
 use crate::clock::nanos;
 use crate::error::Invalid;
+use crate::session::COUNTED_PER_MILLE;
 
 /// What an acquire asks for, in the units of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,10 @@ impl Wish {
         let lease_secs =
             whole_secs(lease).filter(|secs| LEASE_SECS.contains(secs)).ok_or(Invalid::Lease(lease))?;
         let min_remaining = min_remaining.unwrap_or_default();
-        if min_remaining > Duration::from_secs(lease_secs.into()) {
-            return Err(Invalid::MinRemaining { min_remaining, lease });
+        // What is left of a fresh lease, had its grant come in no time at all.
+        let most = Duration::from_millis(u64::from(lease_secs) * COUNTED_PER_MILLE);
+        if min_remaining >= most {
+            return Err(Invalid::MinRemaining { min_remaining, lease, most });
         }
         Ok(Self { wait_secs, lease_secs, min_remaining: nanos(min_remaining) })
     }
@@ -82,12 +85,18 @@ mod tests {
         }
         let longest = AcquireOptions { wait: Duration::MAX, ..AcquireOptions::default() };
         assert!(matches!(Wish::check(&longest), Err(Invalid::Wait(_))));
-        let too_much = AcquireOptions {
-            lease: Duration::from_secs(2),
-            min_remaining: Some(Duration::from_millis(2001)),
+        // Half a percent of a lease is never counted on; the lease is that of the wire.
+        let wanting = |min_remaining| AcquireOptions {
+            lease: Duration::from_millis(1_500),
+            min_remaining: Some(min_remaining),
             ..AcquireOptions::default()
         };
-        assert!(matches!(Wish::check(&too_much), Err(Invalid::MinRemaining { .. })));
+        for too_much in [1_990, 1_995, 2_000, 2_001] {
+            let refused = Wish::check(&wanting(Duration::from_millis(too_much)));
+            assert!(matches!(refused, Err(Invalid::MinRemaining { .. })), "{refused:?}");
+        }
+        let most = Duration::from_millis(1_990) - Duration::from_nanos(1);
+        assert_eq!(Wish::check(&wanting(most)).map(|wish| wish.min_remaining).ok(), Some(1_989_999_999));
     }
 
     #[test]

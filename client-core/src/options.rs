@@ -25,7 +25,8 @@ pub struct AcquireOptions {
     pub lease: Duration,
     /// The least time that must be left of the lease when the lock is granted;
     /// with less, it is released and
-    /// [`InsufficientLease`](crate::ErrorKind::InsufficientLease) is reported.
+    /// [`InsufficientLease`](crate::ErrorKind::InsufficientLease) is reported. Less than
+    /// 99.5 % of the lease: the rest is for the drift of two clocks, so more is never left.
     /// Default: any time at all.
     pub min_remaining: Option<Duration>,
 }

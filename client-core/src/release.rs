@@ -25,8 +25,8 @@ use crate::trouble::{At, Trouble};
 /// From the request to the end of all tries; never what is left of the lease.
 const RELEASE_TIMEOUT: u64 = 5 * SECOND;
 
-/// How many releases that nobody waits for may be queued, and how many under way.
-pub(crate) const MAX_COMPENSATIONS: usize = 512;
+/// How many releases that nobody waits for may be under way at a time.
+const COMPENSATIONS_AT_A_TIME: usize = 512;
 
 /// Before a node that said that it does not lead may be asked again.
 const MOVED_PAUSE: Duration = Duration::from_millis(100);
@@ -205,18 +205,22 @@ impl Drop for Explicit {
 }
 
 /// The task that sees to the releases that nobody waits for.
-pub(crate) async fn compensate(shared: Arc<Shared>, mut queue: mpsc::Receiver<ReleaseJob>) {
-    let mut under_way = FuturesUnordered::new();
+pub(crate) async fn compensate(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<ReleaseJob>) {
+    let mut under_way = FuturesUnordered::<ReleaseJob>::new();
     let mut stopped = std::pin::pin!(shared.reached(Phase::Stopping));
     loop {
         tokio::select! {
             () = &mut stopped => return,
             Some(outcome) = under_way.next() => {
-                if let Err(error) = outcome {
-                    tracing::debug!(%error, "a release in the background did not succeed");
+                match outcome {
+                    Ok(()) => {}
+                    Err(error) if error.is_not_held() => {
+                        tracing::debug!(%error, "a lock was not held any more when it was released in the background");
+                    }
+                    Err(error) => tracing::warn!(%error, "a lock is left to its lease"),
                 }
             }
-            Some(job) = queue.recv(), if under_way.len() < MAX_COMPENSATIONS => under_way.push(job),
+            Some(job) = queue.recv(), if under_way.len() < COMPENSATIONS_AT_A_TIME => under_way.push(job),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 
-use crate::broker::{Lane, Lifeline, Shared};
+use crate::broker::{Lane, Lifeline, Permit, Shared};
 use crate::clock;
 use crate::error::Cause;
 use crate::input::Wish;
@@ -18,13 +18,15 @@ pub(crate) struct Hold {
     shared: Arc<Shared>,
     key: Arc<str>,
     token: u64,
+    /// Of the acquire, until somebody has taken the grant.
+    permit: Option<Permit>,
     /// Whether dropping it gives the lock back.
     armed: bool,
 }
 
 impl Hold {
-    pub(crate) const fn new(shared: Arc<Shared>, key: Arc<str>, token: u64) -> Self {
-        Self { shared, key, token, armed: true }
+    pub(crate) fn new(permit: Permit, key: Arc<str>, token: u64) -> Self {
+        Self { shared: Arc::clone(permit.shared()), key, token, permit: Some(permit), armed: true }
     }
 
     /// Takes the duty to give it back over.
@@ -35,9 +37,22 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.armed {
-            let permit = self.shared.admit_beyond(Lane::Release);
-            self.shared.compensate(ReleaseJob::new(permit, Arc::clone(&self.key), self.token));
+        if !self.armed {
+            return;
+        }
+        let permit = match self.permit.take() {
+            Some(permit) => Some(permit.for_late_grant()),
+            None => self.shared.admit(Lane::Dropped),
+        };
+        match permit {
+            Some(permit) => {
+                self.shared.compensate(ReleaseJob::new(permit, Arc::clone(&self.key), self.token));
+            }
+            None => tracing::warn!(
+                key = &*self.key,
+                token = self.token,
+                "too many tickets were dropped at once: a lock is left to its lease"
+            ),
         }
     }
 }
@@ -52,7 +67,9 @@ impl fmt::Debug for Hold {
 ///
 /// Give it back with [`release`](Ticket::release), which says whether the lock
 /// was still held. A ticket that is dropped is given back too, in the
-/// background, as well as that can be done within 5 s; the lease ends what fails.
+/// background, as well as that can be done within 5 s; the lease ends what fails. Up to
+/// 16,384 dropped tickets may wait for that at a time: one that finds no room is left to
+/// its lease, and a warning names it.
 ///
 /// Holding a ticket proves little to a database: a process can sleep through
 /// the end of its lease. Store the [`token`](Ticket::token) with what the lock
@@ -118,12 +135,13 @@ impl Ticket {
         ends_at: u64,
         wish: Wish,
     ) -> Result<Self, Cause> {
-        let ticket = Self { hold, lifeline, owner, domain, ends_at };
+        let mut ticket = Self { hold, lifeline, owner, domain, ends_at };
         let left = ticket.remaining();
         let wanted = Duration::from_nanos(wish.min_remaining);
         if left.is_zero() || left < wanted {
             Err(Cause::InsufficientLease { left, wanted })
         } else {
+            ticket.hold.permit = None;
             Ok(ticket)
         }
     }
@@ -169,7 +187,10 @@ impl Ticket {
     ///
     /// # Errors
     /// `NotHeld`: the lease had run out, and somebody else may have had the lock
-    /// since. `ReleaseUnconfirmed`: no word came within 5 s.
+    /// since. `ReleaseUnconfirmed`: no word came within 5 s. And where nothing was sent:
+    /// `Closed` after [`close`](crate::TicketBroker::close), `Auth`, `Tls` and
+    /// `WrongDomain`: the lock is left to its lease; `ClientCapacity`: the lock is
+    /// given back in the background.
     pub async fn release(self) -> Result<(), TicketError> {
         let Self { mut hold, lifeline, .. } = self;
         let Some(permit) = hold.shared.admit(Lane::Release) else {

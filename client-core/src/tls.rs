@@ -9,7 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -54,6 +54,39 @@ impl fmt::Display for BadPem {
         }
     }
 }
+
+/// Why the TLS of a server was refused, in words, with what to do.
+#[derive(Debug)]
+pub(crate) struct Unverified(pub(crate) rustls::Error);
+
+impl fmt::Display for Unverified {
+    #[allow(clippy::wildcard_enum_match_arm)] // The library has words for all others, tomorrow's too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rustls::Error::InvalidCertificate(problem) = &self.0 else { return self.0.fmt(f) };
+        match problem {
+            CertificateError::UnknownIssuer => f.write_str(
+                "the server's certificate is not signed by a CA that is trusted here: give the CA that signed it",
+            ),
+            // The library tells it by no other name.
+            CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => f.write_str(
+                "the server shows the certificate of a CA as its own, as `openssl req -x509` makes it: give the \
+                 server a certificate that the CA has signed, with basicConstraints CA:FALSE",
+            ),
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                write!(f, "the server's certificate has expired, or the clock of this machine is wrong ({problem})")
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                write!(f, "the server's certificate is not valid yet, or the clock of this machine is wrong ({problem})")
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                write!(f, "the server's certificate is for another name than that of the address ({problem})")
+            }
+            _ => write!(f, "the server's certificate cannot be verified ({problem})"),
+        }
+    }
+}
+
+impl std::error::Error for Unverified {}
 
 /// Options that were checked.
 #[derive(Clone)]

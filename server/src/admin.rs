@@ -2,10 +2,11 @@
 //! address of their own.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ const LEAST_TIME: Duration = Duration::from_secs(1);
 
 /// After this a connection is cut, whatever it is at.
 const LONGEST_TIME: Duration = Duration::from_secs(10);
+
+/// Pause after an accept that failed.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// What the pages tell about.
 #[derive(Clone, Debug)]
@@ -86,8 +90,9 @@ pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
         .route("/metrics", get(metrics_page))
         .route("/replace/{slot}", post(replace))
         .with_state(admin);
-    let listener =
-        Bounded { listener, room: Arc::new(Semaphore::new(MAX_CONNECTIONS)), open: VecDeque::new() };
+    let (room, spare) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Spare::default());
+    spare.refill();
+    let listener = Bounded { listener, room, spare, open: VecDeque::new() };
     // It ends only with the process.
     let _ = axum::serve(listener, pages).await;
 }
@@ -166,10 +171,40 @@ async fn metrics_page(State(admin): State<Admin>) -> impl IntoResponse {
     }
 }
 
+/// A descriptor that is given up when there is no other one for a connection: a server
+/// whose clients have taken all of them can still be watched.
+#[derive(Clone, Default)]
+struct Spare(Arc<Mutex<Option<File>>>);
+
+impl Spare {
+    /// Whether there was one to be given up.
+    fn give_up(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    fn refill(&self) {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.is_none() {
+            // Where there is no such file, there is no spare descriptor.
+            *file = File::open("/dev/null").ok();
+        }
+    }
+}
+
+/// Refills the spare descriptor with that of a connection that ends.
+struct Refill(Spare);
+
+impl Drop for Refill {
+    fn drop(&mut self) {
+        self.0.refill();
+    }
+}
+
 /// A listener that takes no more than so many connections at a time.
 struct Bounded {
     listener: TcpListener,
     room: Arc<Semaphore>,
+    spare: Spare,
     /// Those that are open, the oldest first: since when, and how to cut them.
     open: VecDeque<(Instant, oneshot::Sender<()>)>,
 }
@@ -199,11 +234,26 @@ impl axum::serve::Listener for Bounded {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Brief, SocketAddr) {
-        let (tcp, peer) = axum::serve::Listener::accept(&mut self.listener).await;
+        let (tcp, peer) = loop {
+            match self.listener.accept().await {
+                Ok(accepted) => break accepted,
+                Err(_) if self.spare.give_up() => {}
+                Err(_) => sleep(RETRY).await,
+            }
+        };
         let place = self.place().await;
         let (cut, is_cut) = oneshot::channel();
         self.open.push_back((Instant::now(), cut));
-        (Brief { tcp, end: Box::pin(sleep(LONGEST_TIME)), is_cut, _place: place }, peer)
+        (
+            Brief {
+                tcp,
+                end: Box::pin(sleep(LONGEST_TIME)),
+                is_cut,
+                _refill: Refill(self.spare.clone()),
+                _place: place,
+            },
+            peer,
+        )
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -213,7 +263,9 @@ impl axum::serve::Listener for Bounded {
 
 /// A connection whose time is limited.
 struct Brief {
+    // Closed before the spare descriptor is refilled.
     tcp: TcpStream,
+    _refill: Refill,
     end: Pin<Box<Sleep>>,
     is_cut: oneshot::Receiver<()>,
     _place: Option<OwnedSemaphorePermit>,

@@ -37,6 +37,9 @@ pub(crate) struct LostGrant {
 pub(crate) enum Message {
     /// Requests that arrived.
     Requests(Arc<Conn>, Requests),
+    /// The client has said its last word: it is told what was decided, and then it is
+    /// [`settled`](State::settled).
+    Leaving(Arc<Conn>),
     /// The connection ended.
     Closed(ConnId),
     /// These grants never left.
@@ -60,6 +63,8 @@ struct Shared {
     owed: Owed,
     /// A batch of requests is with the driver.
     busy: bool,
+    /// Nothing more will be decided for it, and all that was is in `frames`.
+    settled: bool,
     /// Nothing that is put into `frames` any more will be sent.
     closed: bool,
     /// The driver wants the connection to end.
@@ -73,6 +78,8 @@ struct Shared {
 pub(crate) struct State {
     pub(crate) owed: Owed,
     pub(crate) busy: bool,
+    /// A connection that is leaving has its last answers.
+    pub(crate) settled: bool,
     pub(crate) ending: Option<Ending>,
     /// Bytes of answers that it has not taken.
     pub(crate) queued: usize,
@@ -115,8 +122,8 @@ impl Conn {
         if !shared.session.as_ref().is_some_and(|waker| waker.will_wake(session)) {
             shared.session = Some(session.clone());
         }
-        let Shared { owed, busy, ending, .. } = *shared;
-        State { owed, busy, ending, queued: shared.frames.len() }
+        let Shared { owed, busy, settled, ending, .. } = *shared;
+        State { owed, busy, settled, ending, queued: shared.frames.len() }
     }
 
     /// The session takes the last answers: of a grant that is decided from now
@@ -139,6 +146,13 @@ impl Conn {
     pub(crate) fn served(&self) -> Option<Waker> {
         let mut shared = self.lock();
         shared.busy = false;
+        shared.session.take()
+    }
+
+    /// The client that is leaving has its last answers. Returns whom to wake.
+    pub(crate) fn settled(&self) -> Option<Waker> {
+        let mut shared = self.lock();
+        shared.settled = true;
         shared.session.take()
     }
 }

@@ -17,7 +17,7 @@ use crate::conn::Conn;
 use crate::counters::Counted;
 use crate::farewell::refuse;
 use crate::handshake::{Admitted, Refused, admit};
-use crate::hub::{Current, Hub, Phase};
+use crate::hub::{self, Current, Hub, Phase};
 use crate::session::Session;
 
 /// A connection that was accepted and does not know anything yet.
@@ -50,7 +50,7 @@ pub(crate) async fn serve(tcp: TcpStream, newcomer: Newcomer, hub: Arc<Hub>) {
         Err(_) => "it took too long".to_owned(),
     };
     hub.counters.tls_failures.add(1);
-    if hub.may_log_refusal() {
+    if hub.may_log(hub::Refused::Tls) {
         warn!(peer = %newcomer.peer, problem, "a TLS handshake failed (a client without TLS, or one that does not trust the certificate?)");
     }
 }
@@ -84,7 +84,7 @@ enum Refusal {
     AtOnce(Reason),
     AfterAPause(Reason),
     /// After a pause too; with what is worth a line in the log.
-    Unproved(&'static str),
+    Unproved(hub::Refused, &'static str),
     /// There is nobody to refuse.
     Gone,
 }
@@ -113,8 +113,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         Err(Refusal::Gone) => return,
         Err(Refusal::AtOnce(reason)) => (reason, false),
         Err(Refusal::AfterAPause(reason)) => (reason, true),
-        Err(Refusal::Unproved(what)) => {
-            if hub.may_log_refusal() {
+        Err(Refusal::Unproved(sort, what)) => {
+            if hub.may_log(sort) {
                 warn!(%peer, "{what} (more such lines are left out for a while)");
             }
             (Reason::AuthFailed, true)
@@ -155,13 +155,17 @@ async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(
             Err(Refusal::AfterAPause(Reason::NotActive))
         }
         Ok(admitted) => Ok(admitted),
-        Err(Refused::Wrong) if current.tokens.are_needed() => {
-            Err(Refusal::Unproved("a client did not prove that it knows the client token"))
-        }
+        Err(Refused::Wrong) if current.tokens.are_needed() => Err(Refusal::Unproved(
+            hub::Refused::Unproved,
+            "a client did not prove that it knows the client token",
+        )),
         Err(Refused::Wrong) => Err(Refusal::Unproved(
+            hub::Refused::Unproved,
             "the handshake of a client was wrong (has it a client token? this server asks for none)",
         )),
-        Err(Refused::Late) => Err(Refusal::Unproved("a client did not answer the greeting in time")),
+        Err(Refused::Late) => {
+            Err(Refusal::Unproved(hub::Refused::Silent, "a client did not answer the greeting in time"))
+        }
         Err(Refused::Gone) => Err(Refusal::Gone),
     }
 }
@@ -265,6 +269,15 @@ mod tests {
         assert_eq!(start.elapsed(), REFUSAL_DELAY);
         assert_eq!(hub.counters.errors(Reason::AuthFailed).get(), 1);
         assert_eq!(hub.counters.authenticated.get(), 0);
+    }
+
+    #[test]
+    fn a_crowd_of_one_sort_hides_no_refusal_of_another() {
+        let (hub, _inbox) = hub();
+        for sort in [hub::Refused::TooMany, hub::Refused::Tls, hub::Refused::Silent, hub::Refused::Unproved] {
+            assert!(hub.may_log(sort), "{sort:?}");
+            assert!(!hub.may_log(sort), "{sort:?} again at once");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,8 +60,6 @@ pub(crate) struct Counters {
     pub(crate) output_pauses: Counter,
     /// Times that a connection was not read on until its requests in flight were fewer.
     pub(crate) in_flight_pauses: Counter,
-    /// Grants that were taken back because not a byte of them left.
-    pub(crate) lost_grants: Counter,
     errors: [Counter; Reason::ALL.len()],
 }
 

@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep};
 use crate::clock::Clock;
 use crate::commit::{Commit, Event};
 use crate::conn::{Answers, Conn, LostGrant, Message};
-use crate::counters::Counters;
 use crate::view::{Lead, View};
 
 /// Requests after which a turn ends, so that the first answers do not wait for the last request.
@@ -67,7 +66,6 @@ pub(crate) struct Driver {
     pub(crate) commit: Commit,
     pub(crate) clock: Clock,
     pub(crate) inbox: mpsc::Receiver<Message>,
-    pub(crate) counters: Arc<Counters>,
     pub(crate) published: Published,
     /// What clients are told this server is.
     pub(crate) view: watch::Sender<View>,
@@ -85,6 +83,8 @@ struct Desk {
     taken: Vec<Message>,
     /// Grants whose connection had ended when they were decided.
     lost: Vec<LostGrant>,
+    /// Connections that end once they have been told what was decided for them.
+    leaving: Vec<Arc<Conn>>,
     /// Connections whose requests were part of this turn.
     served: Vec<Arc<Conn>>,
     wakers: Vec<Waker>,
@@ -212,7 +212,12 @@ impl Driver {
                     desk.conns.entry(conn.id).or_insert_with(|| Arc::clone(&conn));
                     desk.served.push(conn);
                 }
+                Message::Leaving(conn) => {
+                    self.decider.handle(now, Input::Leaving(conn.id));
+                    desk.leaving.push(conn);
+                }
                 Message::Closed(id) => {
+                    desk.leaving.retain(|conn| conn.id != id);
                     self.decider.handle(now, Input::Closed(id));
                     desk.conns.remove(&id);
                 }
@@ -250,7 +255,7 @@ impl Driver {
     }
 
     fn give_answers(&mut self, desk: &mut Desk) {
-        let Desk { conns, lost, served, wakers, .. } = desk;
+        let Desk { conns, lost, leaving, served, wakers, .. } = desk;
         let lead = self.view.borrow().lead.clone();
         let elsewhere = match &lead {
             _ if self.decider.office().is_some() => None,
@@ -273,8 +278,9 @@ impl Driver {
         });
         wakers.extend(open.and_then(|(_, answers)| answers.done()));
         wakers.extend(served.drain(..).filter_map(|conn| conn.served()));
+        let settled = leaving.extract_if(.., |conn| !self.decider.owes_any(conn.id));
+        wakers.extend(settled.filter_map(|conn| conn.settled()));
         wakers.drain(..).for_each(Waker::wake);
-        self.counters.lost_grants.add(lost.len() as u64);
     }
 
     fn publish(&self, desk: &Desk) {

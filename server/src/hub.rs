@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use ticketing_engine::{ConnId, Nanos, SECOND};
+use ticketing_peer::PairError;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::auth::{BadToken, ClientTokens};
@@ -14,7 +15,7 @@ use crate::config::{Config, Limits, TlsFiles, TokenSource};
 use crate::conn::Message;
 use crate::counters::Counters;
 use crate::files::{Unread, beside};
-use crate::tls::{self, TlsError};
+use crate::tls;
 use crate::view::View;
 
 /// Where the server is in its life.
@@ -43,11 +44,27 @@ pub(crate) struct Hub {
     pub(crate) advertise: Option<String>,
     pub(crate) credentials: Credentials,
     pub(crate) last_conn: AtomicU64,
-    /// When a refused client was last logged.
-    pub(crate) last_refusal: AtomicU64,
+    /// When a refused client was last logged, for each sort.
+    pub(crate) last_refusals: [AtomicU64; Refused::SORTS],
 }
 
-/// Between two log lines about refused clients, who may come as often as they like.
+/// What a log line about a refused client says. Each sort has lines of its own: a crowd
+/// of one hides none of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    TooMany,
+    Tls,
+    /// It did not answer the greeting.
+    Silent,
+    /// It answered wrongly.
+    Unproved,
+}
+
+impl Refused {
+    pub(crate) const SORTS: usize = 4;
+}
+
+/// Between two such lines of a sort: clients may come as often as they like.
 const REFUSAL_LOG_INTERVAL: Nanos = 10 * SECOND;
 
 impl Hub {
@@ -56,11 +73,18 @@ impl Hub {
         ConnId(self.last_conn.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Whether it is time for another log line about refused clients.
-    pub(crate) fn may_log_refusal(&self) -> bool {
+    /// Whether it is time for another log line about clients that were refused for this.
+    pub(crate) fn may_log(&self, refused: Refused) -> bool {
+        let [too_many, tls, silent, unproved] = &self.last_refusals;
+        let last = match refused {
+            Refused::TooMany => too_many,
+            Refused::Tls => tls,
+            Refused::Silent => silent,
+            Refused::Unproved => unproved,
+        };
         let now = self.clock.now().max(1);
         let due = |last| (last == 0 || now.saturating_sub(last) >= REFUSAL_LOG_INTERVAL).then_some(now);
-        self.last_refusal.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
+        last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
     }
 }
 
@@ -91,7 +115,7 @@ pub(crate) struct Current {
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file of client tokens.
-    #[error("{}: {problem}", path.display())]
+    #[error("--client-token-file {}: {problem}", path.display())]
     Token {
         /// Its name.
         path: PathBuf,
@@ -99,8 +123,8 @@ pub enum CredentialsError {
         problem: BadToken,
     },
     /// The certificate.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
+    #[error("--tls-cert, --tls-key: {0}")]
+    Tls(#[from] PairError),
     /// Nothing came of reading.
     #[error("{files}: {problem}")]
     Unread {

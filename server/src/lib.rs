@@ -56,4 +56,3 @@ pub use config::{Config, ConfigError, Options, PeerConfigError};
 pub use files::Unread;
 pub use hub::CredentialsError;
 pub use server::{Server, StartError};
-pub use tls::TlsError;

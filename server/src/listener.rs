@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::connection::{Newcomer, serve};
-use crate::hub::Hub;
+use crate::hub::{Hub, Refused};
 
 /// Connections that the system may hold for us between two turns of the loop.
 const BACKLOG: u32 = 4096;
@@ -63,7 +63,7 @@ fn take(tcp: TcpStream, peer: SocketAddr, hub: &Arc<Hub>) {
         || counters.unauthenticated.get() >= limits.unauthenticated.into()
     {
         counters.errors(Reason::TooManyConnections).add(1);
-        if hub.may_log_refusal() {
+        if hub.may_log(Refused::TooMany) {
             warn!(%peer, "a connection more than the limits allow was turned away");
         }
         turn_away(tcp, hub);

@@ -23,6 +23,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const WRONG_SETTING: u8 = 2;
 
 fn main() -> ExitCode {
+    process::keep_files_private();
     let config = match invocation() {
         Ok(Invocation::Serve(config)) => config,
         Ok(Invocation::Operate(operation)) => return operate(operation),

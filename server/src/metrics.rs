@@ -142,8 +142,8 @@ fn outcomes(hub: &Hub, report: &Report) {
     total("ticketing_expirations_total", "Locks whose lease ran out.", engine.expired);
     total(
         "ticketing_lost_grants_total",
-        "Grants taken back because the connection ended before a byte of them left.",
-        hub.counters.lost_grants.get(),
+        "Grants given back because their connection ended before a byte of them left.",
+        engine.given_back,
     );
     total("ticketing_turns_total", "Batches of requests and timers that were worked through.", report.turns);
 }

@@ -33,6 +33,17 @@ pub(crate) fn raise_open_files(connections: u32) {
 #[cfg(not(unix))]
 pub(crate) fn raise_open_files(_connections: u32) {}
 
+/// What the server writes (keys, owners, tokens) is nobody else's to read.
+#[cfg(unix)]
+pub(crate) fn keep_files_private() {
+    use rustix::fs::Mode;
+
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
+#[cfg(not(unix))]
+pub(crate) fn keep_files_private() {}
+
 /// What the process is told by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -48,6 +59,9 @@ pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
+    /// A file as large as the process may make it: without a listener that is death without
+    /// a word, with one the write fails, and the log says so.
+    _file_size: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
@@ -59,6 +73,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

@@ -19,7 +19,7 @@ use ticketing_protocol::limits::{FRAME_TIMEOUT, PENDING_KEEP_ALIVE};
 use ticketing_protocol::{ClientToServer, Decoder, Reason, ServerFrame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use crate::conn::{Conn, Ending, Message, State};
 use crate::farewell::{LINGER, half_close};
@@ -30,6 +30,10 @@ use crate::view::{Lead, View};
 
 /// How long a client may leave too much output unread before it is given up.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection that ends waits for what was decided to be committed: most of
+/// [`LINGER`], of which the rest is for the last words.
+const SETTLING: Duration = Duration::from_millis(1_500);
 
 /// One read of a socket.
 pub(crate) const READ_BYTES: usize = 16 * 1024;
@@ -76,12 +80,15 @@ pub(crate) struct Session<S> {
     paused: bool,
     /// Nothing more is read: what came is served, then the connection ends.
     ending: Option<(Ending, Instant)>,
+    /// The driver knows that this is the end.
+    leaving: bool,
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a session cannot do while it is polled.
 enum Step {
     HandOver,
+    Leave,
     /// At what the server is now.
     Look,
     End(Ending),
@@ -115,6 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             full_since: None,
             paused: false,
             ending: None,
+            leaving: false,
             alarm: None,
         }
     }
@@ -138,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match step {
                 Step::Look => self.look(),
                 Step::HandOver if self.hand_over().await => {}
-                Step::HandOver => break Ending::Broken,
+                Step::Leave if self.leave().await => {}
+                Step::HandOver | Step::Leave => break Ending::Broken,
                 Step::End(ending) => break ending,
             }
         };
@@ -168,6 +177,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         self.hub.driver.send(Message::Requests(Arc::clone(&self.conn), requests)).await.is_ok()
     }
 
+    /// Lets the driver know that nothing more will come; false: there is no driver any more.
+    async fn leave(&mut self) -> bool {
+        self.leaving = true;
+        self.hub.driver.send(Message::Leaving(Arc::clone(&self.conn))).await.is_ok()
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, stopping: Pin<&mut impl Future<Output = ()>>) -> Poll<Step> {
         if self.ending.is_none() && stopping.poll(cx).is_ready() {
             self.end(Ending::Because(Reason::ShuttingDown));
@@ -182,7 +197,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Poll::Ready(Step::End(ending));
         }
         if let (Some((ending, _)), false) = (self.ending, state.busy) {
-            return Poll::Ready(Step::End(ending));
+            if state.settled || state.owed == Default::default() || ending == Ending::Broken {
+                return Poll::Ready(Step::End(ending));
+            }
+            if !self.leaving {
+                return Poll::Ready(Step::Leave);
+            }
         }
         let reading = self.may_read(&state);
         if reading && self.read(cx).is_ready() {
@@ -296,8 +316,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 deadline <= now
             };
             if let Some((ending, since)) = self.ending {
-                // The driver has had its time.
-                if due(since + LINGER) {
+                // The driver and the log have had their time.
+                if due(since + SETTLING) {
                     return Poll::Ready(Step::End(ending));
                 }
             }
@@ -360,12 +380,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.unsent.say_why(reason);
         }
         if ending != Ending::Broken {
+            let since = self.ending.map_or_else(Instant::now, |(_, since)| since);
             let last_words = async {
                 self.write_all().await?;
                 half_close(&mut self.stream).await
             };
             // Whoever does not take them in this time goes without.
-            let _ = timeout(LINGER, last_words).await;
+            let _ = timeout_at(since + LINGER, last_words).await;
         }
         self.give_back().await;
     }
@@ -386,7 +407,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     async fn give_back(&mut self) {
         let lost = self.unsent.cut(self.conn.extension());
         if !lost.is_empty() {
-            self.hub.counters.lost_grants.add(lost.len() as u64);
             let _ = self.hub.driver.send(Message::Lost(lost)).await;
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn hub_with(config: &Config, limits: Limits) -> (Arc<Hub>, mpsc::Rece
         advertise: None,
         credentials: Credentials::load_here(config).unwrap(),
         last_conn: AtomicU64::new(0),
-        last_refusal: AtomicU64::new(0),
+        last_refusals: Default::default(),
     };
     (Arc::new(hub), inbox)
 }

@@ -1,44 +1,21 @@
 //! The server's certificate.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use ticketing_peer::{FileError, read_certificates, read_private_key};
+use ticketing_peer::{CertifiedPair, PairError};
 
 use crate::config::TlsFiles;
 
-/// Why a certificate cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file cannot be read as what it should be.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The two files do not belong together, or are of a kind that is not known.
-    #[error("{} and {}: {source}", cert.display(), key.display())]
-    Pair {
-        /// File of the chain.
-        cert: PathBuf,
-        /// File of the key.
-        key: PathBuf,
-        /// What is wrong.
-        source: rustls::Error,
-    },
-}
-
 /// Reads the files and makes what a connection needs of them.
-///
-/// # Errors
-/// [`TlsError`] names the file and says what is wrong with it.
-pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let TlsFiles { cert, key } = files;
-    let chain = read_certificates(cert, "certificate chain (PEM)")?;
-    let private = read_private_key(key)?;
+pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, PairError> {
+    let pair = CertifiedPair::read(&files.cert, &files.key)?;
+    let (chain, private) = pair.parts();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
-        .map_err(|source| TlsError::Pair { cert: cert.clone(), key: key.clone(), source })?;
+        .map_err(|source| pair.unfit(source))?;
     Ok(Arc::new(config))
 }
 

@@ -6,8 +6,10 @@ mod cargo;
 mod docs;
 mod fuzz;
 mod node;
+mod python;
 mod report;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,8 @@ enum Chore {
     },
     /// Make the generated pages of docs/ anew.
     Docs,
+    /// Build and test the Python package alone (after `cargo build --workspace --bins`).
+    Python,
     /// Run the fuzz targets of the wire protocol (needs cargo-fuzz).
     Fuzz {
         /// Seconds for each target.
@@ -57,6 +61,7 @@ fn main() -> Result<ExitCode> {
             let bench = ["run", "--release", "--package", "ticketing-bench", "--"];
             cargo::run(cargo::command(bench).args(args))?;
         }
+        Chore::Python => python::test()?,
         Chore::Docs => docs::write()?,
         Chore::Fuzz { secs } => fuzz::run(secs)?,
     }

@@ -5,13 +5,14 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{cargo, docs, node};
+use crate::{cargo, docs, node, python, tools};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
     let mut report = Report::default();
     format(&mut report);
     lints(&mut report);
+    tools::provide(&mut report);
     if report.step("build", || {
         // What tests start must stand beside them.
         cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
@@ -20,10 +21,12 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         report.step("simulation", simulation);
         report.step("seeded faults", seeded_faults);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
-        node::test(&mut report);
         report.step("generated files", docs::compare);
+        node::test(&mut report);
+        python::step(&mut report);
     } else {
-        for name in ["tests", "simulation", "seeded faults", "doc tests", "node", "generated files"] {
+        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files", "node", "python"]
+        {
             report.skip(name, "the build failed");
         }
     }

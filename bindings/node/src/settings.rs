@@ -47,7 +47,8 @@ impl Settings {
         }
         if let Some(digits) = self.expect_domain {
             let domain = Domain::parse(&digits).ok_or_else(|| {
-                let message = format!("expectDomain is {digits:?}; a fencing domain has 32 hexadecimal digits");
+                let message =
+                    format!("expectDomain is {digits:?}; a fencing domain has 32 hexadecimal digits");
                 Failure::new(ErrorKind::InvalidInput.as_str(), message)
             })?;
             builder = builder.expect_domain(domain);

@@ -12,7 +12,6 @@ use super::shared::{Lifeline, Shared};
 use crate::address::Address;
 use crate::error::{Cause, Invalid};
 use crate::link::Config;
-use crate::release::MAX_COMPENSATIONS;
 use crate::tls::Tls;
 use crate::{Domain, TicketError, TlsOptions, Token};
 
@@ -90,7 +89,9 @@ impl Builder {
     }
 
     /// How many acquires, and how many releases, may be pending at once; more
-    /// are refused with `ClientCapacity`. Default: 16,384.
+    /// are refused with `ClientCapacity`. An acquire whose caller has gone counts until
+    /// it is answered, and until its lock is given back if it was granted.
+    /// Default: 16,384.
     pub fn max_pending(mut self, requests: usize) -> Self {
         self.max_pending = requests;
         self
@@ -102,6 +103,10 @@ impl Builder {
     /// # Errors
     /// `InvalidInput` for settings that make no sense, or outside a runtime;
     /// `Tls` for certificates or names that cannot be used.
+    ///
+    /// # Panics
+    /// On a runtime without timers or without IO, with the words of tokio: it must be
+    /// built with `enable_all`, as `#[tokio::main]` does.
     pub fn build(self) -> Result<TicketBroker, TicketError> {
         let mut addresses = Vec::new();
         for text in &self.addresses {
@@ -124,11 +129,20 @@ impl Builder {
         let config =
             Config { token: self.token, tls: tls.map_err(Cause::BadTls)?, expected_domain: self.domain };
         let runtime = Handle::try_current().map_err(|_| Invalid::NoRuntime)?;
-        let (compensations, jobs) = mpsc::channel(MAX_COMPENSATIONS);
+        demand_drivers();
+        let (compensations, jobs) = mpsc::unbounded_channel();
         let directory = Directory::new(addresses.iter().map(|address| Arc::clone(&address.text)));
         let shared = Shared::new(runtime.clone(), config, directory, self.max_pending, compensations);
         let shared = Arc::new(shared);
         runtime.spawn(keep(Arc::clone(&shared), addresses, jobs));
         Ok(TicketBroker(Arc::new(Lifeline(shared))))
     }
+}
+
+/// Panics where the runtime lacks what every connection needs. A runtime does not tell
+/// what it has; to find out here is better than in the first acquire.
+fn demand_drivers() {
+    drop(tokio::time::sleep(std::time::Duration::ZERO));
+    #[cfg(unix)]
+    drop(tokio::net::UnixStream::pair());
 }

@@ -24,7 +24,11 @@ const ACQUIRES_DRAIN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Runs the tasks of a broker from its start to its end.
-pub(super) async fn keep(shared: Arc<Shared>, addresses: Vec<Address>, jobs: mpsc::Receiver<ReleaseJob>) {
+pub(super) async fn keep(
+    shared: Arc<Shared>,
+    addresses: Vec<Address>,
+    jobs: mpsc::UnboundedReceiver<ReleaseJob>,
+) {
     let done = Done(Arc::clone(&shared));
     let mut tasks = JoinSet::new();
     for (connection, address) in addresses.into_iter().enumerate() {
@@ -42,8 +46,11 @@ pub(super) async fn keep(shared: Arc<Shared>, addresses: Vec<Address>, jobs: mps
 /// Lets what is under way come to its end.
 async fn drain(shared: &Shared) {
     let began = Instant::now();
-    let under_way = |lane, most| shared.pending(lane) > 0 && began.elapsed() < most;
-    while under_way(Lane::Release, RELEASES_DRAIN) || under_way(Lane::Acquire, ACQUIRES_DRAIN) {
+    let under_way =
+        |lanes: &[Lane], most| lanes.iter().any(|&lane| shared.pending(lane) > 0) && began.elapsed() < most;
+    while under_way(&[Lane::Late, Lane::Release, Lane::Dropped], RELEASES_DRAIN)
+        || under_way(&[Lane::Acquire], ACQUIRES_DRAIN)
+    {
         tokio::time::sleep(LOOK).await;
     }
 }

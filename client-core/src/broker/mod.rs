@@ -140,9 +140,8 @@ impl TicketBroker {
     /// [`Grant`](crate::Grant).
     ///
     /// # Errors
-    /// As [`Ticket::release`](crate::Ticket::release); and `InvalidInput`,
-    /// `ClientCapacity`, `Closed`, `Auth`, `Tls` and `WrongDomain`, when
-    /// nothing was sent.
+    /// As [`Ticket::release`](crate::Ticket::release), and `InvalidInput`. With
+    /// `ClientCapacity` nothing is done in the background: call it again.
     pub async fn release(&self, key: &str, token: u64) -> Result<(), TicketError> {
         check_key(key)?;
         let key = key.into();

@@ -21,10 +21,11 @@ pub(crate) struct Shared {
     /// For timers, whatever executor polls a caller's future.
     runtime: Handle,
     max_pending: usize,
-    pending: [AtomicUsize; 2],
+    pending: [AtomicUsize; 4],
     next_owner: AtomicU64,
     turn: AtomicUsize,
-    compensations: mpsc::Sender<ReleaseJob>,
+    /// Each job brings its permit: those bound how many there are.
+    compensations: mpsc::UnboundedSender<ReleaseJob>,
 }
 
 /// What a pending request counts as. Releases have a bound of their own, so
@@ -32,8 +33,16 @@ pub(crate) struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Acquire,
+    /// The release of a grant that came too late for its acquire, in whose place it
+    /// stands: however many acquires are given up at once, there is room for it.
+    Late,
     Release,
+    /// The release of a ticket that was dropped.
+    Dropped,
 }
+
+/// How many dropped tickets may wait for their release.
+const MAX_DROPPED: usize = 16_384;
 
 /// The right to have one request pending.
 #[derive(Debug)]
@@ -45,6 +54,16 @@ pub(crate) struct Permit {
 impl Permit {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+}
+
+impl Permit {
+    /// The acquire was granted to nobody: its place is that of the release now.
+    pub(crate) fn for_late_grant(mut self) -> Self {
+        self.shared.count(Lane::Late).fetch_add(1, Ordering::AcqRel);
+        self.shared.count(self.lane).fetch_sub(1, Ordering::AcqRel);
+        self.lane = Lane::Late;
+        self
     }
 }
 
@@ -71,14 +90,14 @@ impl Shared {
         config: Config,
         directory: Directory,
         max_pending: usize,
-        compensations: mpsc::Sender<ReleaseJob>,
+        compensations: mpsc::UnboundedSender<ReleaseJob>,
     ) -> Self {
         Self {
             directory,
             config,
             runtime,
             max_pending,
-            pending: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            pending: Default::default(),
             // A random start and then one after the other: unique here for
             // ever, and among all clients as far as 64 bits go.
             next_owner: AtomicU64::new(rand::random()),
@@ -102,7 +121,12 @@ impl Shared {
     /// The right to one more request, unless the bound is reached.
     pub(crate) fn admit(self: &Arc<Self>, lane: Lane) -> Option<Permit> {
         let permit = self.admit_beyond(lane);
-        (self.count(lane).load(Ordering::Acquire) <= self.max_pending).then_some(permit)
+        let (pending, most) = match lane {
+            Lane::Acquire => (self.pending(Lane::Acquire) + self.pending(Lane::Late), self.max_pending),
+            Lane::Late | Lane::Release => (self.pending(lane), self.max_pending),
+            Lane::Dropped => (self.pending(lane), MAX_DROPPED),
+        };
+        (pending <= most).then_some(permit)
     }
 
     /// The right to one more request whatever is pending; its own queue bounds it.
@@ -117,23 +141,25 @@ impl Shared {
     }
 
     const fn count(&self, lane: Lane) -> &AtomicUsize {
-        let [acquires, releases] = &self.pending;
+        let [acquires, late, releases, dropped] = &self.pending;
         match lane {
             Lane::Acquire => acquires,
+            Lane::Late => late,
             Lane::Release => releases,
+            Lane::Dropped => dropped,
         }
     }
 
-    /// Queues a release that nobody waits for. With the queue full, or the
-    /// broker gone, the lease has to end the lock.
+    /// Queues a release that nobody waits for. With the broker gone, the lease has to
+    /// end the lock.
     pub(crate) fn compensate(&self, job: ReleaseJob) {
-        if let Err(refused) = self.compensations.try_send(job) {
-            let job = refused.into_inner();
+        if let Err(refused) = self.compensations.send(job) {
+            let job = refused.0;
             tracing::warn!(
+                key = job.key(),
                 token = job.token(),
-                "no room to release a lock in the background; its lease will end it"
+                "the broker is closed: a lock that was not released is left to its lease"
             );
-            tracing::debug!(key = job.key(), token = job.token(), "left to its lease");
         }
     }
 

@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 use super::Greeted;
 use super::handshake::handshake;
 use crate::address::Address;
-use crate::tls::Tls;
+use crate::tls::{Tls, Unverified};
 use crate::trouble::{Stage, Trouble};
 use crate::{Domain, Token};
 
@@ -108,8 +108,9 @@ fn tune(socket: &TcpStream) -> io::Result<()> {
 /// A certificate or a protocol that is wrong stays wrong; a connection that
 /// broke during the handshake may be better next time.
 fn tls_trouble(error: io::Error) -> Trouble {
-    if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) {
-        Trouble::Tls(error)
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(refused) = refused {
+        Trouble::Tls(io::Error::new(error.kind(), Unverified(refused.clone())))
     } else if error.kind() == io::ErrorKind::UnexpectedEof {
         Trouble::ClosedBefore(Stage::Tls)
     } else {

@@ -101,8 +101,8 @@ impl Caller {
                 return self.send(Answer::Busy);
             }
         }
-        if let Some(permit) = &self.permit {
-            let hold = Hold::new(Arc::clone(permit.shared()), Arc::clone(&request.key), token);
+        if let Some(permit) = self.permit.take() {
+            let hold = Hold::new(permit, Arc::clone(&request.key), token);
             self.send(Answer::Granted { hold, ends_at });
         }
     }

@@ -65,7 +65,7 @@ impl<const LEAKY: bool> AsyncWrite for Cutting<LEAKY> {
 fn shared() -> Arc<Shared> {
     let config = Config { token: Token::default(), tls: None, expected_domain: None };
     let directory = Directory::new(["here:1".into()]);
-    let (compensations, _) = mpsc::channel(1);
+    let (compensations, _) = mpsc::unbounded_channel();
     Arc::new(Shared::new(tokio::runtime::Handle::current(), config, directory, 100, compensations))
 }
 

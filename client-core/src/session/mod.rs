@@ -24,7 +24,7 @@ use crate::trouble::{At, Trouble};
 use ledger::{Cut, Ledger, Sent, State};
 use outbox::{Entry, Outbox};
 use pulse::Pulse;
-pub(crate) use request::Bond;
+pub(crate) use request::{Bond, COUNTED_PER_MILLE};
 pub use request::{Fate, Kind, Reply, Request, Why};
 
 /// How long past its wait an acquire is awaited before it counts as lost.

@@ -7,6 +7,9 @@ use ticketing_protocol::{ClientFrame, Key};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::trouble::{At, Trouble};
 
+/// How much of a lease its holder counts on; the rest is for the drift of two clocks.
+pub(crate) const COUNTED_PER_MILLE: u64 = 995;
+
 /// A request. `until` is always the caller's own deadline.
 #[derive(Debug)]
 pub struct Request {
@@ -97,8 +100,7 @@ impl Request {
     }
 
     /// Up to when the holder may surely act, for a grant of a request that was
-    /// handed over at `sent_at`. The server began to count no earlier than that
-    /// moment; the 0.5 % is the drift of two clocks.
+    /// handed over at `sent_at`. The server began to count no earlier than that moment.
     pub(crate) const fn ends_at(&self, sent_at: u64, ends_ms: u32) -> u64 {
         let (since, lease_secs) = match self.kind {
             Kind::Acquire { lease_secs, .. } => (sent_at, lease_secs),
@@ -106,7 +108,7 @@ impl Request {
             Kind::Place { .. } | Kind::Release { .. } => (sent_at, 0),
         };
         let ms = if ends_ms == 0 { lease_secs as u64 * 1000 } else { ends_ms as u64 };
-        since.saturating_add(ms * (MILLISECOND / 1000 * 995))
+        since.saturating_add(ms * (MILLISECOND / 1000 * COUNTED_PER_MILLE))
     }
 }
 

@@ -202,6 +202,68 @@ async fn cancels_and_grants_that_race_leave_no_orphan() {
     settled(&server).await;
 }
 
+/// More than are given back at a time.
+const MANY: usize = 3000;
+
+#[tokio::test]
+async fn a_mass_cancel_leaves_no_lock_behind() {
+    let server = LockServer::start();
+    let broker = TicketBroker::connect([&server.address]).unwrap();
+    broker.wait_ready(secs(20)).await.unwrap();
+    let mut acquires = (0..MANY)
+        .map(|number| broker.acquire(&format!("k{number}"), secs(60), secs(200)))
+        .collect::<Vec<_>>();
+    assert!(acquires.iter_mut().all(|acquire| poll_once(acquire).is_pending()));
+    // Their grants are there, and nobody has read them.
+    wait_until("all are granted", || server.counts().granted == MANY).await;
+    drop(acquires);
+    settled(&server).await;
+}
+
+/// Each counts as pending until its lock is given back: new ones do not pile up on top.
+#[tokio::test]
+async fn late_grants_stand_in_the_places_of_their_acquires() {
+    let server = Scripted::bind().await;
+    let broker =
+        TicketBroker::builder().addresses([&server.address, "localhost:1"]).max_pending(1).build().unwrap();
+    let mut peer = server.accept_leading().await;
+    broker.wait_ready(secs(20)).await.unwrap();
+    let acquire = tokio::spawn(broker.acquire("k", secs(60), secs(200)));
+    let owner = peer.next_acquire().await;
+    acquire.abort();
+    assert_eq!(peer.next().await, Asked::Cancel { owner, key: "k".to_owned() });
+    peer.grant(owner, 7, 200_000, "k").await;
+    assert_eq!(peer.next_release().await, 7);
+    let error = soon("a refusal", broker.acquire("other", secs(5), secs(5))).await.unwrap_err();
+    assert!(error.is_client_capacity(), "{error:?}");
+    peer.released(7, "k").await;
+    let acquire = tokio::spawn(async move {
+        loop {
+            match broker.acquire("other", secs(60), secs(200)).await {
+                Err(error) if error.is_client_capacity() => tokio::task::yield_now().await,
+                outcome => return outcome.map(|ticket| ticket.detach().token),
+            }
+        }
+    });
+    let owner = peer.next_acquire().await;
+    peer.grant(owner, 8, 200_000, "other").await;
+    assert_eq!(soon("the grant", acquire).await.unwrap().unwrap(), 8);
+}
+
+#[tokio::test]
+async fn tickets_that_are_dropped_together_are_all_given_back() {
+    let server = LockServer::start();
+    let broker = TicketBroker::connect([&server.address]).unwrap();
+    let acquires = (0..MANY).map(|number| broker.acquire(&format!("k{number}"), secs(60), secs(200)));
+    let acquires = acquires.map(tokio::spawn).collect::<Vec<_>>();
+    let mut tickets = Vec::new();
+    for acquire in acquires {
+        tickets.push(soon("a grant", acquire).await.unwrap().unwrap());
+    }
+    drop(tickets);
+    settled(&server).await;
+}
+
 #[tokio::test]
 async fn an_acquire_that_is_awaited_again_says_that_it_is_over() {
     let server = LockServer::start();
@@ -214,7 +276,9 @@ async fn an_acquire_that_is_awaited_again_says_that_it_is_over() {
         for _ in 0..2 {
             let error = soon("an answer", &mut *acquire).await.unwrap_err();
             assert!(error.is_invalid_input(), "{error:?}");
-            assert!(error.to_string().contains("outcome before"), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("outcome before") && !text.contains(r#""""#), "{text}");
+            assert_ne!(error.key(), Some(""));
         }
     }
     // Neither does that harm what it told.

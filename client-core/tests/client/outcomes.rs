@@ -116,7 +116,7 @@ async fn a_release_that_comes_too_late_says_so() {
     let error = ticket.release().await.unwrap_err();
     assert_eq!((error.kind(), error.key(), error.token()), (ErrorKind::NotHeld, Some("k"), Some(1)));
     let error = broker.release("k", 99).await.unwrap_err();
-    assert!(error.is_not_held());
+    assert!(error.is_not_held() && !error.may_have_released());
 }
 
 #[tokio::test]
@@ -139,7 +139,11 @@ async fn a_release_dropped_half_way_goes_on() {
 async fn too_little_of_a_lease_is_given_back() {
     let server = LockServer::start();
     let broker = broker(&server);
-    let options = AcquireOptions { lease: secs(2), min_remaining: Some(millis(1995)), ..Default::default() };
+    let options = AcquireOptions {
+        lease: secs(2),
+        min_remaining: Some(millis(1990) - std::time::Duration::from_nanos(1)),
+        ..Default::default()
+    };
     let error = broker.acquire_with("k", options).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InsufficientLease);
     wait_until("it is given back", || server.is_clean()).await;
@@ -231,6 +235,19 @@ async fn settings_that_make_no_sense_are_refused() {
     ] {
         let refused = TicketBroker::builder().address("localhost:1").tls(tls).build();
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Tls);
+    }
+    let without_timers = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let without_io = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for (runtime, lacks) in [(without_timers, "timers"), (without_io, "IO")] {
+        let build = std::thread::spawn(move || {
+            let _inside = runtime.enter();
+            TicketBroker::connect(["localhost:1"])
+        });
+        let told = build.join().unwrap_err();
+        let told = told
+            .downcast::<String>()
+            .map_or_else(|told| told.downcast_ref::<&str>().unwrap().to_string(), |told| *told);
+        assert!(told.contains(lacks), "{told}");
     }
     let outside = std::thread::spawn(|| TicketBroker::connect(["localhost:1"])).join().unwrap();
     assert_eq!(outside.unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -1,6 +1,8 @@
 //! TLS: who is trusted, what is told when nobody is, and the same fates as
 //! without it.
 
+use std::error::Error;
+use std::iter;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -86,15 +88,25 @@ async fn whoever_is_not_trusted_is_refused_as_tls() {
     let ours = TlsOptions::default().with_ca_file(authority.root_file());
     let stranger = Authority::new();
     let theirs = TlsOptions::default().with_ca_file(stranger.root_file());
-    for (what, acceptor, tls) in [
-        ("another CA", &good, theirs),
-        ("the system's roots", &good, TlsOptions::default()),
-        ("another name", &other_name, ours.clone()),
-        ("the name that was asked for", &good, ours.with_server_name("elsewhere.internal")),
+    let both = authority.issue_self_signed("both", &["127.0.0.1"]);
+    let both_trusted = TlsOptions::default().with_ca_file(&both.certificate);
+    for (what, acceptor, tls, told) in [
+        ("another CA", &good, theirs, "not signed by a CA that is trusted here"),
+        ("the system's roots", &good, TlsOptions::default(), "not signed by a CA that is trusted here"),
+        ("another name", &other_name, ours.clone(), "for another name"),
+        (
+            "the name that was asked for",
+            &good,
+            ours.with_server_name("elsewhere.internal"),
+            "for another name",
+        ),
+        ("a CA as a server", &acceptor(&both), both_trusted, "the certificate of a CA as its own"),
     ] {
         let error = refusal(&server, acceptor, tls).await;
         assert_eq!(error.kind(), ErrorKind::Tls, "{what}: {error:?}");
-        assert!(format!("{error:?}").contains("certificate"), "{what}: {error:?}");
+        let causes = iter::successors(error.source(), |cause| Error::source(*cause));
+        let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        assert!(text.contains(told) && !text.contains("OtherError"), "{what}: {text}");
     }
 }
 

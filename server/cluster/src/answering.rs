@@ -7,19 +7,24 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use openraft::Snapshot;
 use openraft::async_runtime::WatchReceiver as _;
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest};
+use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest, VoteRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use ticketing_engine::Nanos;
 use ticketing_peer::{Call, Handler, Link, Party, Refusal, Service};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
+use crate::born::Append;
 use crate::calls::{Form, Hello, Join, Joined, Piece, Received, decode, encode, kind};
 use crate::node::{Inner, Running};
 use crate::standing::Stage;
 use crate::types::{SnapshotMeta, Vote};
+
+/// How long this process may take to become a founder: it has a database to make.
+const FORM_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A snapshot larger than this is not taken: a million locks are a tenth of it.
 const LARGEST_SNAPSHOT: u64 = 1 << 31;
@@ -76,6 +81,8 @@ struct Incoming {
     meta: SnapshotMeta,
     total: u64,
     bytes: BytesMut,
+    /// When the first piece came. All of them were written before that.
+    began: Nanos,
 }
 
 impl Handler for Conversation {
@@ -114,9 +121,10 @@ impl Conversation {
     }
 
     fn raft(&mut self, running: Arc<Running>, call: Call) {
+        let now = (self.inner.config.clock)();
         match call.kind {
-            kind::APPEND => pass::<AppendEntriesRequest<_>, _, _>(call, |request| async move {
-                let answer = running.raft.append_entries(request).await;
+            kind::APPEND => pass::<Append, _, _>(call, |append| async move {
+                let answer = running.raft.append_entries(append.arrived(now)?).await;
                 if matches!(answer, Ok(AppendEntriesResponse::Success)) {
                     *running.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 }
@@ -131,21 +139,21 @@ impl Conversation {
             kind::TRANSFER => pass::<TransferLeaderRequest<_>, _, _>(call, |request| async move {
                 running.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
             }),
-            _ => self.piece(running, call),
+            _ => self.piece(now, running, call),
         }
     }
 
-    fn piece(&mut self, running: Arc<Running>, call: Call) {
+    fn piece(&mut self, now: Nanos, running: Arc<Running>, call: Call) {
         let piece = match decode::<Piece>(&call.body) {
             Ok(piece) => piece,
             Err(problem) => return call.reply.fail(&problem),
         };
-        match self.take(&piece) {
+        match self.take(now, &piece) {
             Ok(None) => call.reply.send(encode(&Received::More)),
             Err(why) => call.reply.send(encode(&Received::Again(why))),
-            Ok(Some(Incoming { vote, meta, bytes, .. })) => {
+            Ok(Some(incoming)) => {
                 tokio::spawn(async move {
-                    match install(&running, vote, meta, bytes).await {
+                    match install(&running, incoming).await {
                         Ok(vote) => call.reply.send(encode(&Received::Whole(vote))),
                         Err(problem) => call.reply.fail(&problem),
                     }
@@ -155,14 +163,14 @@ impl Conversation {
     }
 
     /// Adds a piece; returns the snapshot when it is whole.
-    fn take(&mut self, piece: &Piece) -> Result<Option<Incoming>, String> {
+    fn take(&mut self, now: Nanos, piece: &Piece) -> Result<Option<Incoming>, String> {
         if piece.offset == 0 {
             if piece.total > LARGEST_SNAPSHOT {
                 return Err(format!("a snapshot of {} bytes is too large", piece.total));
             }
             let Piece { vote, meta, total, .. } = piece;
             let (vote, meta, total) = (*vote, meta.clone(), *total);
-            self.incoming = Some(Incoming { vote, meta, total, bytes: BytesMut::new() });
+            self.incoming = Some(Incoming { vote, meta, total, bytes: BytesMut::new(), began: now });
         }
         let incoming = self.incoming.as_mut().ok_or("it does not begin at the beginning")?;
         let same =
@@ -177,9 +185,10 @@ impl Conversation {
     }
 }
 
-async fn install(running: &Running, vote: Vote, meta: SnapshotMeta, bytes: BytesMut) -> Result<Vote, String> {
+async fn install(running: &Running, incoming: Incoming) -> Result<Vote, String> {
+    let Incoming { vote, meta, bytes, began, .. } = incoming;
     let machine = running.machine.clone();
-    let read = spawn_blocking(move || machine.read(&bytes));
+    let read = spawn_blocking(move || machine.read(began, &bytes));
     let image = read.await.map_err(|error| error.to_string())?.map_err(|bad| bad.to_string())?;
     let installed = running.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: image }).await;
     Ok(installed.map_err(|fatal| fatal.to_string())?.vote)
@@ -268,9 +277,9 @@ impl Inner {
         let (done, outcome) = oneshot::channel();
         let ended = || "this process is ending".to_owned();
         self.forms.send((form, done)).await.map_err(|_| ended())?;
-        match timeout(Duration::from_secs(5), outcome).await {
+        match timeout(FORM_PATIENCE, outcome).await {
             Ok(outcome) => outcome.map_err(|_| ended())?,
-            Err(_) => Err("this process does not come to it".to_owned()),
+            Err(_) => Err(format!("it has not begun within {FORM_PATIENCE:?}: is its disk very slow?")),
         }
     }
 

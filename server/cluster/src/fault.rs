@@ -25,6 +25,8 @@ faults! {
     ComesBackWithoutItsLastEntries,
     /// Every third batch does nothing.
     AppliesNothingOfSomeBatches,
+    /// A node tells the others that entries are older than they are.
+    TellsThatEntriesAreOlder,
     /// A snapshot tells of no lock.
     SnapshotsHoldNothing,
     /// A new identity gives out tokens that an earlier one has given out.

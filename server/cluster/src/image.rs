@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(read.registry, image.registry);
         assert_eq!(read.replica.place(), image.replica.place());
         assert_eq!(read.replica.table().hash(), image.replica.table().hash());
-        assert_eq!(read.replica.table().get(b"k").unwrap().applied_at, 97 * SECOND);
+        assert_eq!(read.replica.table().get(b"k").unwrap().since, 97 * SECOND);
     }
 
     #[test]

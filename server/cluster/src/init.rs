@@ -10,6 +10,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use ticketing_peer::{ClusterId, Party, Peer};
 use tokio::time::{Instant, sleep};
 use tracing::info;
@@ -21,8 +22,8 @@ use crate::slots::Slots;
 use crate::standing::Stage;
 use crate::types::{Member, NodeId};
 
-/// How long a process may take to do what it is told.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// How long a process may take to do what it is told; it has an answer before that.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How a cluster is to begin.
 #[derive(Clone, Debug)]
@@ -90,7 +91,8 @@ pub enum InitError {
     },
     /// There was one, as somebody has noted.
     #[error(
-        "node {name} was in cluster {identity}, whose state its process has forgotten. If the others have forgotten it too, that          cluster has ended: --new-identity begins a new one in its place"
+        "node {name} was in cluster {identity}, whose state its process has forgotten. If the others have forgotten it too, that \
+         cluster has ended: --new-identity begins a new one in its place"
     )]
     Used {
         /// The node.
@@ -160,9 +162,8 @@ impl Init {
     async fn agree(&self, candidates: &[Candidate]) -> Result<ClusterId, InitError> {
         let instead_of = self.judge(candidates)?;
         let form = self.form(candidates, instead_of)?;
-        for candidate in candidates {
-            candidate.tell(kind::FORM, encode(&form)).await?;
-        }
+        // All at once, as each has a disk to write to, and none waits for the others for ever.
+        try_join_all(candidates.iter().map(|candidate| candidate.tell(kind::FORM, encode(&form)))).await?;
         Ok(ClusterId(form.cluster.to_be_bytes()))
     }
 
@@ -240,7 +241,11 @@ impl Inner {
         let members = members.map(|(id, founder): (NodeId, _)| (id, founder.member.clone()));
         let members = members.collect::<std::collections::BTreeMap<_, _>>();
         running.raft.initialize(members).await.map_err(|error| error.to_string())?;
-        info!(identity = %running.identity, "the cluster begins");
+        if self.config.slots.len() == 1 {
+            info!(domain = %running.identity, "a new data directory, and so a new fencing domain");
+        } else {
+            info!(identity = %running.identity, "the cluster begins");
+        }
         Ok(())
     }
 }

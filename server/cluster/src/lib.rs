@@ -19,6 +19,7 @@ macro_rules! fault {
 
 mod alone;
 mod answering;
+mod born;
 mod calls;
 mod durable;
 #[cfg(feature = "seeded-faults")]
@@ -38,6 +39,7 @@ mod peers;
 mod proposal;
 mod registry;
 mod report;
+mod riding;
 mod seats;
 mod slots;
 mod standing;

@@ -231,8 +231,13 @@ async fn run(inner: &Arc<Inner>, identity: Identity, opened: Option<Opened>) -> 
             ..Standing::default()
         };
     });
-    info!(%identity, node, "a node of a cluster");
-    if inner.config.slots.len() == 1 {
+    let is_alone = inner.config.slots.len() == 1;
+    if is_alone {
+        info!("reading who holds what from the disk");
+    } else {
+        info!(%identity, node, "a node of a cluster");
+    }
+    if is_alone {
         inner.lead_alone(&running).await?;
     }
     Ok(running)
@@ -250,14 +255,12 @@ async fn be_a_node(
     tasks.spawn(housekeeping::keep(Arc::clone(inner), Arc::clone(&running)));
     tasks.spawn(over::watch(Arc::clone(inner), Arc::clone(&running)));
     let mut standing = inner.standing.subscribe();
-    let mut metrics = running.raft.metrics();
+    // It changes seldom, and closes when the replication ends.
+    let mut replication = running.raft.server_metrics();
     let forming_until = Instant::now() + FORMING_PATIENCE;
     let mut gave_up = false;
     let ended = loop {
         let stage = inner.stage();
-        if let Err(fatal) = &metrics.borrow_watched().running_state {
-            break Err(format!("the replication of this node has stopped: {fatal}"));
-        }
         tokio::select! {
             Some((form, done)) = forms.recv() => {
                 let succeeds = form.instead_of == u128::from_be_bytes(running.identity.0);
@@ -286,7 +289,15 @@ async fn be_a_node(
                 }
                 break Err("this place has gone to another process: this one must end".to_owned());
             }
-            _ = metrics.changed() => {}
+            changed = replication.changed() => {
+                if changed.is_err() {
+                    let why = match &running.raft.metrics().borrow_watched().running_state {
+                        Err(fatal) => fatal.to_string(),
+                        Ok(()) => "its task has failed".to_owned(),
+                    };
+                    break Err(format!("the replication of this node has stopped: {why}"));
+                }
+            }
             () = sleep(forming_until.saturating_duration_since(Instant::now())), if stage == Stage::Forming && running.may_give_up() => {
                 gave_up = true;
                 break Err("the formation of the cluster was not completed: start again, then initialise it again".to_owned());

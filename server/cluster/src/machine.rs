@@ -66,7 +66,7 @@ impl Machine {
     ) -> Result<Self, DataDirError> {
         let mut machine = Self::new(hash_seed, clock);
         if let Some((path, meta, bytes)) = disk.load()? {
-            let image = machine.read(&bytes);
+            let image = machine.read(clock(), &bytes);
             let image = image.map_err(|bad| DataDirError::damaged(&path, "the snapshot", bad.to_string()))?;
             machine.lock().install(&meta, image);
         }
@@ -108,9 +108,9 @@ impl Machine {
         kept.await.map_err(io::Error::other)?
     }
 
-    /// Reads a snapshot that has just arrived.
-    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Image, BadImage> {
-        Image::read((self.clock)(), self.hash_seed, bytes)
+    /// Reads a snapshot that was written no later than `now`, a time of this node's clock.
+    pub(crate) fn read(&self, now: Nanos, bytes: &[u8]) -> Result<Image, BadImage> {
+        Image::read(now, self.hash_seed, bytes)
     }
 
     fn apply_entry(&self, entry: Entry) -> Result<Applied, io::Error> {
@@ -154,11 +154,11 @@ impl Image {
             Command::Office { term, run, first_token } => {
                 self.replica.begin(entry_term, Office { term, run }, first_token)
             }
-            Command::Batch { term, run, seq, record } => {
+            Command::Batch { term, run, seq, record, born } => {
                 let nothing = bytes::Bytes::from_static(&[1]);
                 let record =
                     if fault!(AppliesNothingOfSomeBatches) && seq % 3 == 0 { nothing } else { record };
-                self.replica.apply(now, entry_term, Office { term, run }, seq, &record)?
+                self.replica.apply(born.since(now), entry_term, Office { term, run }, seq, &record)?
             }
             Command::Seat { incarnation, member } => {
                 return Ok(Applied::Seated(self.registry.seat(incarnation, member)));

@@ -22,10 +22,12 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use crate::born::Append;
 use crate::calls::{Piece, Received, decode, encode, kind};
 use crate::image::Image;
 use crate::machine::FullSnapshot;
 use crate::peers::Peers;
+use crate::riding::Riding;
 use crate::types::{Member, NodeId, Types, Vote};
 
 /// A peer that has not answered for this long is not waited for: its connection
@@ -114,6 +116,14 @@ impl Link {
         }
     }
 
+    /// The same, for entries.
+    fn append(
+        &self,
+        request: AppendEntriesRequest<Types>,
+    ) -> impl Future<Output = Result<AppendEntriesResponse<Types>, RPCError<Types>>> + Send + use<> {
+        self.ask(kind::APPEND, &Append::new(request, (self.clock)()))
+    }
+
     async fn send_pieces(
         &self,
         vote: Vote,
@@ -157,7 +167,7 @@ impl RaftNetworkV2<Types> for Link {
         request: AppendEntriesRequest<Types>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        self.ask(kind::APPEND, &request).await
+        self.append(request).await
     }
 
     fn stream_append<'s, S>(
@@ -172,10 +182,10 @@ impl RaftNetworkV2<Types> for Link {
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
     {
         let link = &*self;
-        let answers = requests.map(move |request| {
+        let answers = Riding::new(requests).map(move |request| {
             let before = request.prev_log_id;
             let last = request.entries.last().map(RaftEntry::log_id).or(before);
-            let answer = link.ask::<AppendEntriesResponse<Types>, _>(kind::APPEND, &request);
+            let answer = link.append(request);
             async move {
                 match answer.await? {
                     // Nothing comes before nothing, so nothing can conflict with it.

@@ -55,7 +55,11 @@ pub(crate) async fn hold(inner: Arc<Inner>, running: Arc<Running>) {
             let run = if last.term == term { last.run + 1 } else { 1 };
             last = Office { term, run };
             if take(&running, last).await {
-                info!(term, run, "in office");
+                if inner.config.slots.len() == 1 {
+                    info!("serving what the disk holds");
+                } else {
+                    info!(term, run, "in office");
+                }
                 inner.stand(|standing| standing.office = Some(last));
             } else {
                 sleep(RETRY).await;

@@ -10,6 +10,7 @@ use openraft::raft::ClientWriteResult;
 use ticketing_engine::{Fate, Office, Seq};
 use tokio::time::sleep;
 
+use crate::born::Born;
 use crate::node::Inner;
 use crate::report::Report;
 use crate::types::{Applied, Command, Types};
@@ -30,7 +31,8 @@ impl Proposal {
     pub(crate) async fn send(self) {
         let Some(running) = self.inner.running() else { return (self.told)(Fate::Unknown) };
         let Office { term, run } = self.office;
-        let command = Command::Batch { term, run, seq: self.seq, record: self.record.clone() };
+        let born = Born::at((self.inner.config.clock)());
+        let command = Command::Batch { term, run, seq: self.seq, record: self.record.clone(), born };
         let report = if fault!(TellsBeforeTheMajority) {
             (self.told)(Fate::Applied);
             Report::to(drop)

@@ -11,6 +11,7 @@ use openraft::vote::RaftLeaderId;
 use openraft_rt_tokio::TokioRuntime;
 use serde::{Deserialize, Serialize};
 
+use crate::born::Born;
 use crate::report::Report;
 
 /// Number of a node. It belongs to one process and is never used again: a process
@@ -36,7 +37,15 @@ pub(crate) struct Member {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Command {
     /// The effects of one batch, decided by the engine of this office.
-    Batch { term: u64, run: u64, seq: u64, record: Bytes },
+    Batch {
+        term: u64,
+        run: u64,
+        seq: u64,
+        record: Bytes,
+        /// Means nothing to another node, nor to another life of this one.
+        #[serde(skip)]
+        born: Born,
+    },
     /// A leader takes office: what comes before is all that earlier ones have left.
     /// No token below the first is given out.
     Office { term: u64, run: u64, first_token: u64 },
@@ -70,7 +79,7 @@ impl Command {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Batch { term, run, seq, record } => {
+            Self::Batch { term, run, seq, record, .. } => {
                 write!(f, "batch {seq} of office {term}.{run}, {} bytes", record.len())
             }
             Self::Office { term, run, .. } => write!(f, "office {term}.{run} begins"),

@@ -47,13 +47,10 @@ pub struct Config {
     pub hash_seed: [u64; 2],
     /// The first token to be given out; 0 counts as 1.
     pub next_token: u64,
-    /// The last token that may be given out, until
-    /// [`TokenCeiling`](crate::Input::TokenCeiling) raises it.
-    pub token_ceiling: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { limits: Limits::default(), hash_seed: [0; 2], next_token: 1, token_ceiling: u64::MAX }
+        Self { limits: Limits::default(), hash_seed: [0; 2], next_token: 1 }
     }
 }

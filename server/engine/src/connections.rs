@@ -64,6 +64,11 @@ impl Connections {
         !closed
     }
 
+    /// Whether an answer was decided that has not gone out.
+    pub(crate) fn owes(&self, id: ConnId) -> bool {
+        self.by_id.get(&id).is_some_and(|connection| connection.unanswered > 0)
+    }
+
     /// The connection ended. Its waiters have been taken out.
     pub(crate) fn close(&mut self, id: ConnId) {
         let Some(connection) = self.by_id.get_mut(&id) else { return };

@@ -129,10 +129,10 @@ impl Engine {
         let refusal = Answer::VerifiedBusy { owner, key };
         if self.tombstones.contains(owner, key) || fault!(VerifyLeavesNoTombstone) {
             self.answer(connection, refusal, Then::Gated);
-        } else if self.tombstones.len() >= self.limits.tombstones as usize {
+        } else if !self.tombstones.has_room(self.limits.tombstones, connection) {
             self.answer(connection, Answer::CloseOverloaded, Then::Free);
         } else {
-            self.tombstones.insert(owner, key);
+            self.tombstones.bury(owner, key, connection);
             self.turns.propose(Effect::Bury { key, owner });
             self.answer(connection, refusal, Then::Tombstone);
         }

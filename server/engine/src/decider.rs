@@ -32,8 +32,9 @@ pub struct Decider {
     engine: Engine,
     /// The office that the engine was in, if it ever was in one.
     engine_office: Option<Office>,
-    /// Engines of past offices that are owed the fate of a batch.
-    past: Vec<(Office, Engine)>,
+    /// Engines that have decided before, in an office or standing by, and have not said
+    /// all of it: they are owed the fate of a batch, or a drain.
+    past: Vec<(Option<Office>, Engine)>,
     /// What all engines before this one have done.
     done: Stats,
 }
@@ -58,10 +59,9 @@ impl Decider {
         self.leave_office(now);
         let before = std::mem::replace(&mut self.engine, engine);
         self.done = self.done.and_then(before.stats());
-        if let Some(past) = self.engine_office.replace(office)
-            && !before.is_idle()
-        {
-            self.past.push((past, before));
+        let office_before = self.engine_office.replace(office);
+        if !before.is_idle() {
+            self.past.push((office_before, before));
         }
         self.office = Some(office);
     }
@@ -76,14 +76,15 @@ impl Decider {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             // A grant of a past office may be on its way to it.
-            Input::Closed(_) => self.engines().for_each(|engine| engine.handle(now, input)),
+            Input::Leaving(_) | Input::Closed(_) => {
+                self.engines().for_each(|engine| engine.handle(now, input));
+            }
             Input::Request(..)
             | Input::Undelivered { .. }
             | Input::Tick
             | Input::Committed(_)
             | Input::Refused(_)
             | Input::Unknown(_)
-            | Input::TokenCeiling(_)
             | Input::Drain
             | Input::Retire => self.engine.handle(now, input),
         }
@@ -104,7 +105,7 @@ impl Decider {
             Fate::Unknown => Input::Unknown(seq),
         };
         if self.engine_office != Some(office) {
-            let past = self.past.iter_mut().find(|(past, _)| *past == office);
+            let past = self.past.iter_mut().find(|(past, _)| *past == Some(office));
             return past.into_iter().for_each(|(_, engine)| engine.handle(now, input));
         }
         if fate != Fate::Applied {
@@ -125,10 +126,25 @@ impl Decider {
     }
 
     /// Gives out every answer that may go now, those of past offices first.
+    ///
+    /// As long as the fate of a batch of a past office is open, its answers are the
+    /// earlier ones: what was decided since for the same connection and key waits.
     pub fn drain(&mut self, mut out: impl FnMut(ConnId, Answer<'_>)) {
-        self.past.iter_mut().for_each(|(_, engine)| engine.drain(&mut out));
-        self.past.retain(|(_, engine)| !engine.is_idle());
-        self.engine.drain(out);
+        let Self { past, engine, .. } = self;
+        for place in 0..past.len() {
+            let (earlier, rest) = past.split_at_mut(place);
+            if let Some((_, engine)) = rest.first_mut() {
+                engine.drain_unless(|connection, key| owe(earlier, connection, key), &mut out);
+            }
+        }
+        past.retain(|(_, engine)| !engine.is_idle());
+        engine.drain_unless(|connection, key| owe(past, connection, key), out);
+    }
+
+    /// Whether an answer to this connection was decided and has not gone.
+    #[must_use]
+    pub fn owes_any(&self, connection: ConnId) -> bool {
+        self.engine.owes_any(connection) || self.past.iter().any(|(_, engine)| engine.owes_any(connection))
     }
 
     /// Batches whose fate is still to come.
@@ -160,6 +176,11 @@ impl Decider {
     }
 }
 
+/// Whether one of them owes an answer to this connection about this key.
+fn owe(engines: &[(Option<Office>, Engine)], connection: ConnId, key: &[u8]) -> bool {
+    engines.iter().any(|(_, engine)| engine.owes(connection, key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,9 +204,9 @@ mod tests {
                     Answer::Busy { .. } => "busy",
                     Answer::NotLeader => "not leader",
                     Answer::CloseUnknown => "close",
-                    Answer::TimedOut { .. }
-                    | Answer::Released { .. }
-                    | Answer::NotHeld { .. }
+                    Answer::TimedOut { .. } => "timed out",
+                    Answer::NotHeld { .. } => "not held",
+                    Answer::Released { .. }
                     | Answer::Place { .. }
                     | Answer::Verified { .. }
                     | Answer::VerifiedBusy { .. }
@@ -251,5 +272,79 @@ mod tests {
             decider.settle(0, office, second.seq(), Fate::Refused);
             assert_eq!(answers(&mut decider), [(2, "busy"), (4, "busy")]);
         }
+    }
+
+    #[test]
+    fn what_was_said_standing_by_is_heard_in_office() {
+        let mut decider = Decider::new(Config::default());
+        acquire(&mut decider, 1, b"k");
+        decider.take_office(0, FIRST, Engine::new(Config::default()));
+        acquire(&mut decider, 2, b"k");
+        assert_eq!(answers(&mut decider), [(1, "busy")]);
+        assert!(decider.past.is_empty());
+    }
+
+    fn not_held(decider: &mut Decider, conn: u64, key: &[u8]) {
+        decider.handle(0, Input::Request(ConnId(conn), Request::Release { token: 9, key }));
+    }
+
+    /// A decider in its second office, and the batches of both: that of the first has
+    /// granted `k` to connection 1, and its fate is open.
+    fn with_a_fate_open(decide: impl FnOnce(&mut Decider)) -> (Decider, Batch, Batch) {
+        let mut decider = in_office();
+        acquire(&mut decider, 1, b"k");
+        let (_, first) = decider.seal().unwrap();
+        decider.take_office(0, SECOND, Engine::new(Config::default()));
+        decide(&mut decider);
+        let (_, second) = decider.seal().unwrap();
+        decider.settle(0, SECOND, second.seq(), Fate::Applied);
+        (decider, first, second)
+    }
+
+    #[test]
+    fn nothing_overtakes_an_earlier_office_on_its_connection_about_its_key() {
+        for (fate, told) in [(Fate::Applied, "granted"), (Fate::Refused, "busy"), (Fate::Unknown, "close")] {
+            let (mut decider, first, _) = with_a_fate_open(|decider| {
+                not_held(decider, 1, b"other");
+                not_held(decider, 1, b"k");
+                not_held(decider, 2, b"k");
+            });
+            assert_eq!(answers(&mut decider), [(1, "not held"), (2, "not held")], "of other keys, to others");
+            // At once, were it not for the one before.
+            let request = Request::Acquire { wait_secs: 0, lease_secs: 9, owner: 5, key: b"k", received: 0 };
+            acquire(&mut decider, 3, b"k");
+            decider.handle(0, Input::Request(ConnId(1), request));
+            assert_eq!(answers(&mut decider), []);
+            decider.settle(0, FIRST, first.seq(), fate);
+            assert_eq!(answers(&mut decider), [(1, told), (1, "not held"), (1, "timed out")]);
+            assert!(decider.past.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_waits_for_an_earlier_office_waits_in_its_own_too() {
+        let (mut decider, first, _) = with_a_fate_open(|decider| not_held(decider, 1, b"k"));
+        assert_eq!(answers(&mut decider), []);
+        decider.take_office(0, Office { term: 4, run: 1 }, Engine::new(Config::default()));
+        not_held(&mut decider, 1, b"k");
+        let (office, third) = decider.seal().unwrap();
+        decider.settle(0, office, third.seq(), Fate::Applied);
+        assert_eq!(answers(&mut decider), []);
+        decider.settle(0, FIRST, first.seq(), Fate::Refused);
+        assert_eq!(answers(&mut decider), [(1, "busy"), (1, "not held"), (1, "not held")]);
+        assert!(decider.past.is_empty());
+    }
+
+    /// It was never told, so nobody holds it.
+    #[test]
+    fn a_grant_that_waits_for_an_earlier_office_is_given_back_with_its_connection() {
+        let (mut decider, first, _) = with_a_fate_open(|decider| acquire(decider, 1, b"k"));
+        assert_eq!(answers(&mut decider), []);
+        assert_eq!(decider.stats().held, 1);
+        decider.handle(0, Input::Closed(ConnId(1)));
+        assert_eq!(decider.stats().held, 0);
+        decider.settle(0, FIRST, first.seq(), Fate::Refused);
+        assert_eq!(answers(&mut decider), []);
+        assert!(decider.past.is_empty());
     }
 }

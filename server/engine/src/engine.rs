@@ -38,6 +38,9 @@ pub struct Stats {
     pub granted: u64,
     /// Releases decided, hand-offs included.
     pub released: u64,
+    /// Grants given back because their connection ended before it was told of them;
+    /// they count as released too.
+    pub given_back: u64,
     /// Leases that ran out.
     pub expired: u64,
     /// Waits that ran out, tries of a held key included.
@@ -54,6 +57,7 @@ impl Stats {
         Self {
             granted: self.granted + later.granted,
             released: self.released + later.released,
+            given_back: self.given_back + later.given_back,
             expired: self.expired + later.expired,
             timed_out: self.timed_out + later.timed_out,
             busy: self.busy + later.busy,
@@ -96,7 +100,6 @@ pub struct Engine {
     pub(crate) turns: Turns,
     /// `None`: the last token there is has been given out.
     pub(crate) next_token: Option<u64>,
-    pub(crate) token_ceiling: u64,
     pub(crate) stats: Stats,
 }
 
@@ -116,7 +119,6 @@ impl Engine {
             tombstones: Tombstones::new(seed),
             turns: Turns::new(seed),
             next_token: Some(config.next_token.max(1)),
-            token_ceiling: config.token_ceiling,
             stats: Stats::default(),
         }
     }
@@ -127,6 +129,7 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::Request(connection, request) => self.request(now, connection, request),
+            Input::Leaving(connection) => self.leave_queues(connection),
             Input::Closed(connection) => self.closed(now, connection),
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
@@ -135,7 +138,6 @@ impl Engine {
             Input::Unknown(seq) if fault!(UnknownIsRefused) => self.lost(seq, refused),
             Input::Unknown(seq) if fault!(UnknownIsApplied) => self.committed(now, seq),
             Input::Unknown(seq) => self.lost(seq, unknown),
-            Input::TokenCeiling(token) => self.token_ceiling = self.token_ceiling.max(token),
             Input::Drain => self.start_draining(),
             Input::Retire => self.retire(),
         }
@@ -164,7 +166,27 @@ impl Engine {
     /// Answers of one turn come in the order in which they were decided, except
     /// that those which wait for no commit may overtake those which do.
     pub fn drain(&mut self, out: impl FnMut(ConnId, Answer<'_>)) {
-        self.turns.drain(&mut self.connections, out);
+        self.drain_unless(|_, _| false, out);
+    }
+
+    /// The same, except for answers that are held back: to whom, and about which key.
+    pub(crate) fn drain_unless(
+        &mut self,
+        held_back: impl Fn(ConnId, &[u8]) -> bool,
+        out: impl FnMut(ConnId, Answer<'_>),
+    ) {
+        self.turns.drain(&mut self.connections, held_back, out);
+    }
+
+    /// Whether an answer to this connection about this key was decided and has not gone.
+    pub(crate) fn owes(&self, connection: ConnId, key: &[u8]) -> bool {
+        self.turns.owes(connection, key)
+    }
+
+    /// Whether an answer to this connection was decided and has not gone.
+    #[must_use]
+    pub fn owes_any(&self, connection: ConnId) -> bool {
+        self.connections.owes(connection)
     }
 
     /// When [`Input::Tick`] has something to do; `None`: not before another input.

@@ -129,9 +129,7 @@ impl Engine {
     /// were about to go out are given back. Those that have not committed follow
     /// when they do.
     pub(crate) fn closed(&mut self, now: Nanos, connection: ConnId) {
-        while let Some(id) = self.connections.get(connection).map(|connection| connection.first_waiter)
-            && self.leave(id).is_some()
-        {}
+        self.leave_queues(connection);
         for (id, token) in self.turns.committed_grants(connection) {
             if self.locks.get(id).is_some_and(|lock| lock.token == token && !lock.verified) {
                 self.give_back(now, id);
@@ -140,7 +138,17 @@ impl Engine {
         self.connections.close(connection);
     }
 
+    /// The waiters of a connection leave without a word.
+    pub(crate) fn leave_queues(&mut self, connection: ConnId) {
+        while let Some(id) = self.connections.get(connection).map(|connection| connection.first_waiter)
+            && self.leave(id).is_some()
+        {
+            self.connections.settle_acquire(connection);
+        }
+    }
+
     fn give_back(&mut self, now: Nanos, id: u32) {
+        self.stats.given_back += 1;
         self.stats.released += 1;
         self.pass_on(now, id, false);
     }
@@ -172,14 +180,11 @@ impl Engine {
     }
 
     pub(crate) const fn is_out_of_tokens(&self) -> bool {
-        match self.next_token {
-            Some(token) => token > self.token_ceiling,
-            None => true,
-        }
+        self.next_token.is_none()
     }
 
     pub(crate) fn take_token(&mut self) -> Option<u64> {
-        let token = self.next_token.filter(|&token| token <= self.token_ceiling)?;
+        let token = self.next_token?;
         self.next_token = token.checked_add(if fault!(SkipsTokens) { 2 } else { 1 });
         Some(token)
     }

@@ -1,13 +1,18 @@
 //! The FIFO queue of one key: O(1) to join, to leave from any place and to find
-//! the head; a place in it costs one population count for 64 waiters.
+//! the head; a place in it costs one addition for 4,096 waiters, and at most 64
+//! population counts.
 //!
 //! Every waiter gets a position, one more than that of the waiter before it. A
-//! bit says whether the waiter at a position is still there. Dead positions are
-//! dropped from the front at once, and all over when they are the majority.
+//! bit says whether the waiter at a position is still there, and a number how many
+//! are in each block of positions. Dead positions are dropped from the front at
+//! once, and all over when they are the majority.
 
 use std::collections::VecDeque;
 
 const BITS: u64 = 64;
+
+/// Positions of a block: 64 words of 64 bits.
+const BLOCK: u64 = BITS * 64;
 
 /// Below this many positions, dead ones are not worth the work.
 const WORTH_PACKING: usize = 256;
@@ -24,6 +29,8 @@ pub(crate) struct Queue {
     slots: VecDeque<u32>,
     /// One bit a slot: still there. Bits past the last slot are 0.
     alive: VecDeque<u64>,
+    /// How many are there in each block of positions, from that of `base` on.
+    blocks: VecDeque<u32>,
     len: u32,
 }
 
@@ -41,9 +48,22 @@ impl Queue {
         if let Some(word) = self.alive.back_mut() {
             *word |= 1 << (slot % BITS);
         }
+        let position = self.base + slot;
+        if self.block_of(position) == self.blocks.len() {
+            self.blocks.push_back(0);
+        }
+        if let Some(block) = self.blocks.back_mut() {
+            *block += 1;
+        }
         self.slots.push_back(waiter);
         self.len += 1;
-        self.base + slot
+        position
+    }
+
+    /// The place of a position's block, for positions from `base` on.
+    #[allow(clippy::cast_possible_truncation)] // A block has a slot in memory.
+    const fn block_of(&self, position: u64) -> usize {
+        (position / BLOCK - self.base / BLOCK) as usize
     }
 
     /// The waiter who has been here longest.
@@ -64,6 +84,10 @@ impl Queue {
         if *word & bit != 0 {
             *word &= !bit;
             self.len -= 1;
+            let block = self.block_of(position);
+            if let Some(block) = self.blocks.get_mut(block) {
+                *block -= 1;
+            }
             self.drop_dead_front();
         }
     }
@@ -72,9 +96,14 @@ impl Queue {
     pub(crate) fn ahead_of(&self, position: u64) -> u32 {
         let Some(slot) = position.checked_sub(self.base) else { return 0 };
         let (word, bit) = ((slot / BITS) as usize, slot % BITS);
-        let whole: u32 = self.alive.iter().take(word).map(|word| word.count_ones()).sum();
+        let block = self.block_of(position);
+        let blocks: u32 = self.blocks.iter().take(block).sum();
+        // The first block may have lost some of its words.
+        let of_block = (position / BLOCK * BLOCK).saturating_sub(self.base) / BITS;
+        let words = self.alive.iter().take(word).skip(of_block as usize);
+        let whole: u32 = words.map(|word| word.count_ones()).sum();
         let part = self.alive.get(word).map_or(0, |word| (word & ((1 << bit) - 1)).count_ones());
-        whole + part
+        blocks + whole + part
     }
 
     /// The waiters from head to end.
@@ -108,6 +137,7 @@ impl Queue {
             } else {
                 self.slots.clear();
                 self.alive.clear();
+                self.blocks.clear();
                 self.base = base;
             }
             return;
@@ -116,6 +146,9 @@ impl Queue {
             self.alive.pop_front();
             self.slots.drain(..64);
             self.base += BITS;
+            if self.base.is_multiple_of(BLOCK) {
+                self.blocks.pop_front();
+            }
         }
     }
 }
@@ -136,6 +169,42 @@ mod tests {
     }
 
     proptest! {
+        /// A step does as much at once as it takes to fill and to empty blocks.
+        #[test]
+        #[allow(clippy::cast_possible_truncation)] // A small constant.
+        fn places_are_right_in_every_block(
+            steps in prop::collection::vec((any::<bool>(), 0..3 * BLOCK as usize, any::<prop::sample::Index>()), 1..20),
+        ) {
+            let mut queue = Queue::default();
+            let mut model: Vec<(u32, u64)> = Vec::new();
+            let mut serial = 0;
+            for (joins, many, index) in steps {
+                if joins {
+                    model.extend((0..many).map(|_| {
+                        serial += 1;
+                        (serial, queue.push(serial))
+                    }));
+                } else {
+                    let from = index.index(model.len() + 1);
+                    let to = (from + many).min(model.len());
+                    model.drain(from..to).for_each(|(_, position)| queue.remove(position));
+                }
+                if queue.is_sparse() {
+                    let mut places = model.iter_mut();
+                    queue.pack(|waiter, position| {
+                        let entry = places.next().unwrap();
+                        assert_eq!(entry.0, waiter);
+                        entry.1 = position;
+                    });
+                }
+                prop_assert_eq!(queue.len() as usize, model.len());
+                prop_assert_eq!(queue.head(), model.first().map(|entry| entry.0));
+                for (place, (_, position)) in (0..).zip(&model) {
+                    prop_assert_eq!(queue.ahead_of(*position), place);
+                }
+            }
+        }
+
         #[test]
         fn agrees_with_a_plain_list(steps in prop::collection::vec((0u8..5, any::<prop::sample::Index>()), 1..2000)) {
             let mut queue = Queue::default();

@@ -117,13 +117,16 @@ impl Replica {
         true
     }
 
-    /// Applies a batch at `now`; false: it does not count, and nothing was done.
+    /// Applies a batch; false: it does not count, and nothing was done.
+    ///
+    /// Leases that begin in it count `since` a time of this node's clock: that of its
+    /// proposal, or a later one. The end that a client was told counts from there too.
     ///
     /// # Errors
     /// [`Broken`]; the replica is of no more use then.
     pub fn apply(
         &mut self,
-        now: Nanos,
+        since: Nanos,
         entry_term: u64,
         office: Office,
         seq: Seq,
@@ -133,7 +136,7 @@ impl Replica {
         if !is_next || office.term != entry_term {
             return Ok(false);
         }
-        self.table.apply_batch(now, record::decode(record)?)?;
+        self.table.apply_batch(since, record::decode(record)?)?;
         self.place.batches = seq;
         Ok(true)
     }

@@ -76,23 +76,29 @@ impl<T> Tape<T> {
     }
 
     /// Keeps the values that are wanted.
-    pub(crate) fn retain(&mut self, mut wanted: impl FnMut(&T) -> bool) {
-        self.entries.retain(|entry| wanted(&entry.value));
+    pub(crate) fn retain(&mut self, mut wanted: impl FnMut(&T, &[u8]) -> bool) {
+        let Self { entries, bytes } = self;
+        entries.retain(|entry| wanted(&entry.value, entry.key_in(bytes)));
         let used: usize = self.entries.iter().map(|entry| entry.len as usize).sum();
         if used < self.bytes.len() / 2 {
             let mut whole = Self::default();
             for entry in std::mem::take(&mut self.entries) {
-                let key =
-                    self.bytes.get(entry.start as usize..).and_then(|rest| rest.get(..entry.len as usize));
-                whole.push(entry.value, key.unwrap_or_default());
+                let key = entry.key_in(&self.bytes);
+                whole.push(entry.value, key);
             }
             *self = whole;
         }
     }
 
     fn key_of(&self, entry: &Entry<T>) -> &[u8] {
-        let start = entry.start as usize;
-        self.bytes.get(start..start + entry.len as usize).unwrap_or_default()
+        entry.key_in(&self.bytes)
+    }
+}
+
+impl<T> Entry<T> {
+    fn key_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let start = self.start as usize;
+        bytes.get(start..start + self.len as usize).unwrap_or_default()
     }
 }
 

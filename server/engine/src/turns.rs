@@ -78,8 +78,8 @@ struct Turn {
     answers: Tape<Pending>,
     /// Answers that wait for the commit.
     gated: usize,
-    /// To which connection and about which key they are, by a hash of both: a
-    /// collision makes an answer wait a little, no more.
+    /// To which connection and about which key they are, by a hash of both, until all
+    /// have gone: a collision makes an answer wait a little, no more.
     gates: HashTable<u64>,
     /// Answers that wait for nothing and have not gone.
     free: usize,
@@ -98,6 +98,8 @@ pub(crate) struct Turns {
     last_seq: Seq,
     /// The earliest batch that was not applied, as far as anybody knows.
     lost: Option<Seq>,
+    /// Nothing that is decided from now on waits for a turn whose fate is open.
+    abandoned: bool,
     seed: Seed,
     /// Buffers of past turns, for the next ones.
     spare_turns: Vec<Turn>,
@@ -118,6 +120,7 @@ impl Turns {
             sealed: VecDeque::new(),
             last_seq: 0,
             lost: None,
+            abandoned: false,
             seed,
             spare_turns: Vec::new(),
             spare_effects: Vec::new(),
@@ -156,7 +159,8 @@ impl Turns {
             return self.open.add(connection, answer, Then::Behind);
         }
         // Few turns are in flight at a time.
-        match self.sealed.iter_mut().rev().find(|turn| turn.has_gate(gate)) {
+        let mut waiting = self.sealed.iter_mut().rev().filter(|turn| !turn.settled && !self.abandoned);
+        match waiting.find(|turn| turn.has_gate(gate)) {
             Some(turn) => turn.add(connection, answer, Then::Behind),
             None => self.open.add(connection, answer, Then::Free),
         }
@@ -201,7 +205,7 @@ impl Turns {
     pub(crate) fn settle_next(&mut self) -> Option<usize> {
         let place = self.sealed.iter().position(|turn| !turn.settled)?;
         let turn = self.sealed.get_mut(place).filter(|turn| turn.committed)?;
-        turn.settle();
+        turn.settled = true;
         Some(place)
     }
 
@@ -241,26 +245,40 @@ impl Turns {
     pub(crate) fn abandon(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
         self.effects.clear();
         self.open.replace_gated(instead);
-        self.sealed.iter_mut().for_each(Turn::open_gates);
+        self.open.open_gates();
+        self.abandoned = true;
+    }
+
+    /// Whether an answer to this connection about this key waits, for a commit or
+    /// because it is held back.
+    pub(crate) fn owes(&self, connection: ConnId, key: &[u8]) -> bool {
+        let gate = self.seed.of_connection(connection, key);
+        self.sealed.iter().any(|turn| turn.has_gate(gate))
     }
 
     /// Gives out every answer that may go: those of settled turns, the oldest
-    /// first, then those that wait for nothing.
-    pub(crate) fn drain(&mut self, connections: &mut Connections, mut out: impl FnMut(ConnId, Answer<'_>)) {
-        while let Some(mut turn) = self.sealed.pop_front_if(|turn| turn.settled) {
-            turn.give(connections, &mut out, |_| true);
+    /// first, then those that wait for nothing. What is held back stays.
+    pub(crate) fn drain(
+        &mut self,
+        connections: &mut Connections,
+        held_back: impl Fn(ConnId, &[u8]) -> bool,
+        mut out: impl FnMut(ConnId, Answer<'_>),
+    ) {
+        let may_go = |pending: &Pending, key: &[u8]| !held_back(pending.connection, key);
+        let is_free = |pending: &Pending, key: &[u8]| pending.then == Then::Free && may_go(pending, key);
+        for turn in self.sealed.iter_mut().filter(|turn| turn.settled) {
+            turn.give(connections, &mut out, may_go);
+        }
+        for turn in self.sealed.iter_mut().filter(|turn| !turn.settled && turn.free > 0) {
+            turn.give(connections, &mut out, is_free);
+        }
+        if self.open.free > 0 {
+            self.open.give(connections, &mut out, is_free);
+        }
+        while let Some(turn) = self.sealed.pop_front_if(|turn| turn.settled && turn.answers.is_empty()) {
             if self.spare_turns.len() < SPARES {
                 self.spare_turns.push(turn);
             }
-        }
-        for turn in self.sealed.iter_mut().filter(|turn| turn.settled) {
-            turn.give(connections, &mut out, |_| true);
-        }
-        for turn in self.sealed.iter_mut().filter(|turn| turn.free > 0) {
-            turn.give(connections, &mut out, |then| then == Then::Free);
-        }
-        if self.open.free > 0 {
-            self.open.give(connections, &mut out, |then| then == Then::Free);
         }
     }
 
@@ -294,10 +312,10 @@ impl Turn {
         &mut self,
         connections: &mut Connections,
         out: &mut impl FnMut(ConnId, Answer<'_>),
-        wanted: impl Fn(Then) -> bool,
+        wanted: impl Fn(&Pending, &[u8]) -> bool,
     ) {
         let mut given = 0;
-        for (pending, key) in self.answers.iter().filter(|(pending, _)| wanted(pending.then)) {
+        for (pending, key) in self.answers.iter().filter(|(pending, key)| wanted(pending, key)) {
             given += 1;
             if connections.pay(pending.connection) {
                 out(pending.connection, pending.answer.with_key(key));
@@ -306,15 +324,11 @@ impl Turn {
         if given == self.answers.len() {
             self.answers.clear();
             (self.gated, self.free) = (0, 0);
-        } else {
-            self.answers.retain(|pending| !wanted(pending.then));
-            self.free = 0;
+            self.open_gates();
+        } else if given > 0 {
+            self.answers.retain(|pending, key| !wanted(pending, key));
+            self.free = self.answers.iter().filter(|(pending, _)| pending.then == Then::Free).count();
         }
-    }
-
-    fn settle(&mut self) {
-        self.settled = true;
-        self.open_gates();
     }
 
     fn settle_as(&mut self, instead: impl Fn(Answer<'static>) -> Answer<'static>) {
@@ -332,7 +346,6 @@ impl Turn {
         }
         self.free = self.answers.len();
         self.gated = 0;
-        self.open_gates();
     }
 
     fn has_gate(&self, gate: u64) -> bool {

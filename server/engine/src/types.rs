@@ -65,6 +65,9 @@ pub enum Request<'a> {
 pub enum Input<'a> {
     /// A request of a connection.
     Request(ConnId, Request<'a>),
+    /// The client has said its last word: its waiters leave, and what was decided for it
+    /// is still told. [`Closed`](Self::Closed) follows.
+    Leaving(ConnId),
     /// A connection ended: its waiters leave, and grants of it that are still in
     /// flight are given back once they have committed.
     Closed(ConnId),
@@ -96,8 +99,6 @@ pub enum Input<'a> {
     /// Nobody knows whether the batch of this number will be applied. It ends the
     /// office as well.
     Unknown(Seq),
-    /// More tokens may be given out: up to and including this one.
-    TokenCeiling(u64),
     /// The server is draining: waiters and new acquires are refused, all else is served.
     Drain,
     /// This node lost its office, or never had it: waiters are refused, and so is every
@@ -196,7 +197,7 @@ pub enum Effect<'a> {
         owner: u64,
         /// Fencing token, greater than every one before.
         token: u64,
-        /// Length of the lease, in seconds, counted from the local apply.
+        /// Length of the lease, in seconds.
         lease_secs: u8,
     },
     /// A held key is now free: released.

@@ -28,7 +28,7 @@ impl Server {
         let limits = Limits {
             waiters_per_key: 200_000,
             in_flight_per_connection: 2_000_000,
-            tombstones: 200_000,
+            tombstones: 500_000,
             ..Limits::default()
         };
         Self { engine: Engine::new(Config { limits, hash_seed: [3, 4], ..Config::default() }), now: SECOND }

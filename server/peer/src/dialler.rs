@@ -33,6 +33,8 @@ pub(crate) struct Dialler {
     /// Calls that were made while there is no connection yet.
     waiting: Vec<Asked>,
     trouble: Option<Trouble>,
+    /// What was logged last of why the peer is out of reach, by its kind.
+    told: Option<&'static str>,
     log: Quiet,
 }
 
@@ -60,7 +62,7 @@ impl Dialler {
         calls: UnboundedReceiver<Asked>,
     ) -> Self {
         let place = Place { address, from, meant, config };
-        Self { place, calls, waiting: Vec::new(), trouble: None, log: Quiet::default() }
+        Self { place, calls, waiting: Vec::new(), trouble: None, told: None, log: Quiet::default() }
     }
 
     /// Until the last [`Peer`](crate::Peer) is dropped.
@@ -116,10 +118,8 @@ impl Dialler {
     async fn converse(&mut self, stream: Box<dyn Stream>) -> Option<()> {
         let Place { address, meant, config, .. } = &self.place;
         debug!(peer = %address, node = meant.node, "a peer is connected");
-        if self.trouble.is_some()
-            && let Some(left_out) = self.log.may_say("again", Instant::now())
-        {
-            info!(peer = %address, node = meant.node, left_out, "a peer is connected again");
+        if self.told.take().is_some() {
+            info!(peer = %address, node = meant.node, "a peer is connected again");
         }
         let Over { lost, useful } = ask(stream, &mut self.waiting, &mut self.calls, &config.limits).await;
         if useful {
@@ -129,6 +129,7 @@ impl Dialler {
             return None;
         }
         if let Some(left_out) = self.log.may_say(lost.kind(), Instant::now()) {
+            self.told = Some(lost.kind());
             warn!(peer = %address, node = meant.node, reason = %lost, left_out, "the connection to a peer was lost");
         }
         if !useful {
@@ -140,7 +141,11 @@ impl Dialler {
 
     fn failed(&mut self, no_link: &NoLink) {
         let Place { address, meant, .. } = &self.place;
-        if let Some(left_out) = self.log.may_say(no_link.kind(), Instant::now()) {
+        // Once, however long it lasts, unless the reason becomes another one.
+        if self.told != Some(no_link.kind())
+            && let Some(left_out) = self.log.may_say(no_link.kind(), Instant::now())
+        {
+            self.told = Some(no_link.kind());
             warn!(peer = %address, node = meant.node, reason = %no_link, left_out, "a peer cannot be reached");
         }
         let why = match no_link {
@@ -177,7 +182,7 @@ impl Place {
 
     async fn link(&self) -> Result<Box<dyn Stream>, NoLink> {
         let tcp = TcpStream::connect(&*self.address).await.map_err(NoLink::Connect)?;
-        socket::tune(&tcp).map_err(NoLink::Connect)?;
+        socket::tune(&tcp).and_then(|()| socket::end_at_once(&tcp)).map_err(NoLink::Connect)?;
         let Some(tls) = &self.config.tls else {
             return self.prove(Box::new(tcp), &Binding::default()).await;
         };

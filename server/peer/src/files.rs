@@ -75,10 +75,10 @@ pub fn read_file(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a chain of certificates, at least one.
-///
-/// # Errors
-/// [`FileError`] names the file and says what is wrong with it.
-pub fn read_certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, FileError> {
+pub(crate) fn read_certificates(
+    path: &Path,
+    what: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let pem = read_pem(path, what)?;
     let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     match chain {
@@ -89,10 +89,7 @@ pub fn read_certificates(path: &Path, what: &'static str) -> Result<Vec<Certific
 }
 
 /// Reads a private key.
-///
-/// # Errors
-/// [`FileError`] names the file and says what is wrong with it.
-pub fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
+pub(crate) fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
     let what = "private key (PEM)";
     let pem = read_pem(path, what)?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| FileError::new(path, Problem::Pem { what, error }))

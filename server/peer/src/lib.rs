@@ -63,6 +63,7 @@ mod frame;
 mod handshake;
 mod identity;
 mod outbox;
+mod pair;
 mod peer;
 mod quiet;
 mod refusal;
@@ -73,8 +74,9 @@ mod socket;
 mod tls;
 
 pub use config::{Config, Limits};
-pub use files::{FileError, SECRET_BYTES, read_certificates, read_file, read_private_key};
+pub use files::{FileError, SECRET_BYTES, read_file};
 pub use identity::{ClusterId, Link, Party};
+pub use pair::{CertifiedPair, PairError};
 pub use peer::{CallError, CallResult, Peer, PendingCall};
 pub use refusal::{Refusal, VERSION};
 pub use secret::{Secret, SecretTooShort};

@@ -22,7 +22,7 @@ use crate::identity::Link;
 use crate::quiet::Quiet;
 use crate::refusal::Refusal;
 use crate::service::Service;
-use crate::socket::{self, Stream};
+use crate::socket::{self, Accepted, Stream};
 
 /// Pause after an accept that failed: as a rule descriptors have run out, and
 /// the connection is still there to be accepted when one is free.
@@ -154,6 +154,7 @@ impl Newcomer {
             debug!(peer = %self.peer, %error, "a connection ended before it began");
             return None;
         }
+        let tcp = Accepted(tcp);
         let deadline = self.accepted + self.door.config.limits.handshake_timeout;
         let Some(tls) = &self.door.config.tls else {
             return self.welcome(Box::new(tcp), Binding::default(), deadline).await;

@@ -1,11 +1,13 @@
 //! What both ends do with a TCP connection.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustls::ConnectionCommon;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::handshake::Binding;
@@ -27,6 +29,58 @@ pub(crate) fn tune(tcp: &TcpStream) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(5)))?;
     Ok(())
+}
+
+/// Has the end of a connection be a reset: what was not sent by then never is.
+///
+/// A dialler that gives a connection up has given up what it said there. Were it to
+/// arrive nevertheless, when a cable is mended or a process wakes, it would be older
+/// than it seems.
+pub(crate) fn end_at_once(tcp: &TcpStream) -> io::Result<()> {
+    SockRef::from(tcp).set_linger(Some(Duration::ZERO))
+}
+
+/// The listener's end: of what has come, nothing is taken once the dialler has given
+/// the connection up.
+#[derive(Debug)]
+pub(crate) struct Accepted(pub(crate) TcpStream);
+
+impl AsyncRead for Accepted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.0).poll_read(cx, buf))?;
+        // The system hands out what came before a reset, and tells of the reset afterwards.
+        Poll::Ready(self.0.take_error()?.map_or(Ok(()), Err))
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }
 
 /// What only the two ends of this TLS connection know: RFC 9266, `tls-exporter`.

@@ -11,7 +11,8 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-use crate::files::{FileError, read_certificates, read_private_key};
+use crate::files::{FileError, read_certificates};
+use crate::pair::{CertifiedPair, PairError};
 
 /// The files that a node's TLS is made of, all of them PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,19 +55,12 @@ pub(crate) struct Ends {
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerTlsError {
-    /// A file cannot be read as what it should be.
+    /// Certificate or key.
     #[error(transparent)]
-    File(#[from] FileError),
-    /// Certificate and key do not belong together, or are of a kind that is not known.
-    #[error("{} and {}: {source}", cert.display(), key.display())]
-    Pair {
-        /// File of the chain.
-        cert: PathBuf,
-        /// File of the key.
-        key: PathBuf,
-        /// What is wrong.
-        source: rustls::Error,
-    },
+    Pair(#[from] PairError),
+    /// The file of the CA cannot be read as what it should be.
+    #[error(transparent)]
+    CaFile(#[from] FileError),
     /// A CA certificate that cannot be used.
     #[error("{}: it cannot be used as a CA: {problem}", path.display())]
     Ca {
@@ -115,28 +109,28 @@ pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
 
 fn read(files: &PeerTlsFiles) -> Result<Ends, PeerTlsError> {
     let PeerTlsFiles { cert, key, ca } = files;
-    let chain = read_certificates(cert, "certificate chain (PEM)")?;
-    let private = read_private_key(key)?;
-    let pair = |source| PeerTlsError::Pair { cert: cert.clone(), key: key.clone(), source };
+    let pair = CertifiedPair::read(cert, key).map_err(PairError::from)?;
+    let unfit = |source| pair.unfit(source);
+    let (chain, private) = pair.parts();
     let provider = Arc::new(ring::default_provider());
     let roots = ca.as_deref().map(|ca| roots(ca, &provider)).transpose()?;
 
     let listener = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])
-        .map_err(pair)?;
+        .map_err(unfit)?;
     let listener = match &roots {
         Some(roots) => listener.with_client_cert_verifier(Arc::clone(&roots.clients)),
         None => listener.with_no_client_auth(),
     };
-    let mut listener = listener.with_single_cert(chain.clone(), private.clone_key()).map_err(pair)?;
+    let mut listener = listener.with_single_cert(chain.clone(), private.clone_key()).map_err(unfit)?;
     // Every connection shows its certificates anew; they last long anyway.
     listener.send_tls13_tickets = 0;
 
     let dialler =
-        ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]).map_err(pair)?;
+        ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]).map_err(unfit)?;
     let mut dialler = match roots {
         Some(roots) => {
-            dialler.with_root_certificates(roots.all).with_client_auth_cert(chain, private).map_err(pair)?
+            dialler.with_root_certificates(roots.all).with_client_auth_cert(chain, private).map_err(unfit)?
         }
         None => dialler.with_platform_verifier().map_err(PeerTlsError::System)?.with_no_client_auth(),
     };

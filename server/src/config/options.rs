@@ -4,13 +4,18 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::command::{Command, Operation, Page};
 use super::{Config, ConfigError, Secrets};
+
+/// How long a file of settings may take to be read.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longer than any file of settings.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -84,7 +89,7 @@ pub enum Invocation {
 /// # Errors
 /// [`ConfigError`] says which setting is wrong and what to do about it.
 pub fn invocation() -> Result<Invocation, ConfigError> {
-    let matches = command().get_matches();
+    let matches = command().try_get_matches().unwrap_or_else(|error| name_the_variable(error).exit());
     let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let operation = match line.command {
         Some(Command::Docs { page: Page::Settings }) => {
@@ -117,12 +122,54 @@ pub fn command() -> clap::Command {
     })
 }
 
+const NO_IP_ADDRESS: &str =
+    "an IP address and a port are needed, such as 127.0.0.1:5225 or [::1]:5225; names are not resolved";
+
+fn ip_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| NO_IP_ADDRESS)
+}
+
+/// Of a value from the environment, clap names only the flag that could have given it.
+fn name_the_variable(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return error };
+    let mut command = command();
+    command.build();
+    let argument = command.get_arguments().find(|argument| argument.to_string() == *flag);
+    let variable = argument.and_then(clap::Arg::get_env).and_then(|name| name.to_str());
+    if let Some(variable) = variable.filter(|name| std::env::var(name).is_ok_and(|set| set == *value)) {
+        let flag = format!("{flag}', given by '{variable}");
+        error.insert(ContextKind::InvalidArg, ContextValue::String(flag));
+    }
+    error
+}
+
+/// What is wrong with a file of settings, in words that name no type of this program.
+fn in_words(error: &toml::de::Error) -> String {
+    let mut text = error.to_string();
+    for (typical, words) in [
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u64", "expected a whole number"),
+        ("invalid socket address syntax", NO_IP_ADDRESS),
+    ] {
+        text = text.replace(typical, words);
+    }
+    let unknown = text.split_once("unknown field `").and_then(|(_, rest)| rest.split_once('`'));
+    let Some((unknown, _)) = unknown else { return text };
+    let meant = unknown.trim_start_matches('-').to_lowercase().replace('_', "-");
+    if meant != unknown && text.contains(&format!("`{meant}`")) {
+        text = text.replacen(", expected", &format!(" (did you mean `{meant}`?), expected"), 1);
+    }
+    text
+}
+
 /// The settings that may be given; `None`: not given.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// Serve clients on this address, `IP:PORT`; port 0 takes a free one, and the log line `listening` tells it
-    #[arg(long, env = "TICKETING_LISTEN", value_name = "ADDR")]
+    #[arg(long, env = "TICKETING_LISTEN", value_name = "ADDR", value_parser = ip_address)]
     pub listen: Option<SocketAddr>,
     /// The address at which clients reach this server, `HOST:PORT`, as it names itself to them; by default
     /// the address at which they came in
@@ -161,7 +208,7 @@ pub struct Options {
     #[arg(long, env = "TICKETING_SLOT", value_name = "NAME")]
     pub slot: Option<String>,
     /// Answer peers on this address, `IP:PORT`, if it is not the one that stands in --cluster
-    #[arg(long, env = "TICKETING_PEER_LISTEN", value_name = "ADDR")]
+    #[arg(long, env = "TICKETING_PEER_LISTEN", value_name = "ADDR", value_parser = ip_address)]
     pub peer_listen: Option<SocketAddr>,
     /// Peers prove to each other that they know the secret in this file, of at least 16 bytes: another one
     /// than the client token
@@ -196,7 +243,7 @@ pub struct Options {
     pub log_memory: Option<usize>,
 
     /// Serve /healthz, /readyz, /status and /metrics over HTTP on this address, `IP:PORT`
-    #[arg(long, env = "TICKETING_ADMIN", value_name = "ADDR")]
+    #[arg(long, env = "TICKETING_ADMIN", value_name = "ADDR", value_parser = ip_address)]
     pub admin: Option<SocketAddr>,
     /// Let --admin be an address that other machines reach; its pages need no token
     #[arg(long, env = "TICKETING_ADMIN_ALLOW_REMOTE", num_args = 0..=1, require_equals = true,
@@ -237,8 +284,8 @@ pub struct Options {
     /// Locks held at one time; an acquire of one more is answered busy
     #[arg(long, env = "TICKETING_MAX_HELD", value_name = "N")]
     pub max_held: Option<u32>,
-    /// Verified refusals that are remembered, each for 10 minutes; a verify that needs one more ends its
-    /// connection as `overloaded`
+    /// Verified refusals that are remembered, each for 10 minutes; a connection may ask for a quarter of
+    /// what is free, and a verify that needs one more ends it as `overloaded`
     #[arg(long, env = "TICKETING_MAX_TOMBSTONES", value_name = "N")]
     pub max_tombstones: Option<u32>,
     /// Bytes of answers that a connection may leave unread; above, the server stops reading it, and after
@@ -300,20 +347,31 @@ impl Options {
         }
     }
 
-    /// Reads a file of settings, which may be a pipe.
+    /// Reads a file of settings, which may be a pipe. Whoever writes to it has five seconds.
     ///
     /// # Errors
     /// [`ConfigError::File`] with the name of the file and, where it can be read, the line.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let wrong = |problem: String| ConfigError::File { path: path.to_owned(), problem };
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+        let (tell, told) = std::sync::mpsc::channel();
+        let file = path.to_owned();
+        // A pipe to which nobody writes keeps its thread, and not the server.
+        let reader = std::thread::Builder::new().spawn(move || {
+            let mut text = String::new();
+            let read = File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+            // Nobody may be waiting any more.
+            let _ = tell.send(read.map(|_| text));
+        });
+        reader.map_err(|error| wrong(error.to_string()))?;
+        let read = told.recv_timeout(PATIENCE);
         match read {
-            Ok(bytes) if bytes as u64 == MAX_FILE_BYTES => return Err(wrong("it is too long".to_owned())),
-            Ok(_) => {}
-            Err(error) => return Err(wrong(error.to_string())),
+            Err(_) => Err(wrong(format!(
+                "it cannot be read: nothing came of it in {PATIENCE:?} (is it a pipe to which nobody writes?)"
+            ))),
+            Ok(Err(error)) => Err(wrong(error.to_string())),
+            Ok(Ok(text)) if text.len() as u64 == MAX_FILE_BYTES => Err(wrong("it is too long".to_owned())),
+            Ok(Ok(text)) => toml::from_str(&text).map_err(|error| wrong(in_words(&error))),
         }
-        toml::from_str(&text).map_err(|error| wrong(error.to_string()))
     }
 
     /// These settings, and those of `lower` where none is given here.

@@ -250,3 +250,22 @@ fn what_is_wrong_with_a_node_is_told() {
         assert!(refused(half, None).contains(other));
     }
 }
+
+#[test]
+fn a_wrong_line_is_explained_in_the_words_of_a_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.toml");
+    for (line, told) in [
+        ("max_held = 1", "did you mean `max-held`"),
+        ("max-held = -1", "a whole number from 0 to 4294967295"),
+        ("threads = 70000", "a whole number from 0 to 65535"),
+        ("listen = \"localhost:5225\"", "names are not resolved"),
+    ] {
+        std::fs::write(&path, line).unwrap();
+        let text = Options::read(&path).unwrap_err().to_string();
+        assert!(text.contains(told) && text.contains("server.toml") && text.contains("line 1"), "{text}");
+        assert!(!text.contains("u32") && !text.contains("u16"), "{text}");
+    }
+    std::fs::write(&path, "no-such-thing = 1").unwrap();
+    assert!(!Options::read(&path).unwrap_err().to_string().contains("did you mean"));
+}

@@ -13,7 +13,6 @@ use crate::testing::{answer, key, paused_clock};
 struct Bench {
     driver: mpsc::Sender<Message>,
     published: Published,
-    counters: Arc<Counters>,
     clock: Clock,
     task: JoinHandle<()>,
 }
@@ -25,9 +24,9 @@ impl Bench {
 
     fn with(clock: Clock) -> Self {
         let (sender, driver) = driver(clock);
-        let (published, counters) = (driver.published.clone(), Arc::clone(&driver.counters));
+        let published = driver.published.clone();
         let task = tokio::spawn(driver.run());
-        Self { driver: sender, published, counters, clock, task }
+        Self { driver: sender, published, clock, task }
     }
 
     /// Hands requests over as a session does.
@@ -59,7 +58,6 @@ fn driver(clock: Clock) -> (mpsc::Sender<Message>, Driver) {
         commit: Commit::Memory,
         clock,
         inbox,
-        counters: Arc::default(),
         published: Published::default(),
         view: watch::Sender::new(View { domain: Some(Domain([7; 16])), lead: Lead::Here }),
         last_office: None,
@@ -137,11 +135,10 @@ async fn a_grant_to_a_connection_that_just_ended_goes_to_the_next_in_the_queue()
     ended.close(&mut Vec::new());
     bench.send(&holder, &[release(1)]).await;
     assert_eq!(bench.told(&next).await, granted(4, 4));
-    assert_eq!(bench.counters.lost_grants.get(), 2);
     bench.driver.send(Message::Closed(ended.id)).await.unwrap();
     settle().await;
     let engine = bench.published.read().engine;
-    assert_eq!((engine.held, engine.waiters), (1, 0));
+    assert_eq!((engine.held, engine.waiters, engine.given_back), (1, 0, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,9 +201,9 @@ async fn who_does_not_lead_refuses_and_tells_who_does() {
     let (sender, mut driver) = driver(paused_clock());
     driver.decider.leave_office(0);
     driver.view.send_modify(|view| view.lead = Lead::There("leader:1".into()));
-    let (published, counters) = (driver.published.clone(), Arc::clone(&driver.counters));
+    let published = driver.published.clone();
     let task = tokio::spawn(driver.run());
-    let bench = Bench { driver: sender, published, counters, clock: paused_clock(), task };
+    let bench = Bench { driver: sender, published, clock: paused_clock(), task };
     let one = conn(1);
     bench.send(&one, &[acquire(1, 9), release(7)]).await;
     let busy = answer(ServerFrame::Busy { owner: 1, key: key("k") });

@@ -1,5 +1,6 @@
 //! A cluster of server processes, a host for each.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use ticketing_test_support::{Raw, Server, binary, wait_until};
 
-use crate::{Host, Load, Network, Node, Running};
+use crate::{Host, Load, Network, Node, Running, disk};
 
 /// The ports are the same on every host.
 const CLIENT: u16 = 5225;
@@ -28,6 +29,8 @@ pub struct ClusterBuilder {
     durable: bool,
     noted: bool,
     args: Vec<String>,
+    env: Vec<(Host, &'static str, OsString)>,
+    slow_disks: Vec<(Host, Duration)>,
 }
 
 /// What a node says of itself on its admin page.
@@ -85,7 +88,14 @@ pub struct Cluster<'n> {
 
 impl Default for ClusterBuilder {
     fn default() -> Self {
-        Self { nodes: 3, durable: false, noted: false, args: Vec::new() }
+        Self {
+            nodes: 3,
+            durable: false,
+            noted: false,
+            args: Vec::new(),
+            env: Vec::new(),
+            slow_disks: Vec::new(),
+        }
     }
 }
 
@@ -115,6 +125,21 @@ impl ClusterBuilder {
     #[must_use]
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
+        self
+    }
+
+    /// Sets a variable of the environment for the node on a host.
+    #[must_use]
+    pub fn env(mut self, host: Host, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.env.push((host, name, value.into()));
+        self
+    }
+
+    /// Lets every fsync of the nodes on these hosts take so much longer; see
+    /// [`slow_disks_are_missing`](crate::slow_disks_are_missing).
+    #[must_use]
+    pub fn slow_disks(mut self, hosts: &[Host], by: Duration) -> Self {
+        self.slow_disks.extend(hosts.iter().map(|&host| (host, by)));
         self
     }
 
@@ -165,6 +190,12 @@ impl ClusterBuilder {
         }
         if self.noted {
             builder = builder.arg("--state-dir").arg(cluster.folder.path().join(format!("{slot}.state")));
+        }
+        for (_, name, value) in self.env.iter().filter(|(of, ..)| *of == host) {
+            builder = builder.env(name, value);
+        }
+        for (_, by) in self.slow_disks.iter().filter(|(of, _)| *of == host) {
+            builder = disk::slow(builder, *by);
         }
         Node::new(cluster.network.place(host), SocketAddr::new(ip, CLIENT), builder)
     }
@@ -301,8 +332,14 @@ impl Cluster<'_> {
     #[must_use]
     #[track_caller]
     pub fn session(&self, with: Host) -> Raw {
+        self.try_session(with).unwrap_or_else(|| panic!("{with:?} does not let a client in"))
+    }
+
+    /// The same, or `None`: the node does not let it in.
+    #[must_use]
+    pub fn try_session(&self, with: Host) -> Option<Raw> {
         let addr = self.address(with);
-        self.network.place(self.client()).within(|| Raw::open(addr))
+        self.network.place(self.client()).within(|| Raw::try_open(addr))
     }
 
     /// The hosts of the nodes.

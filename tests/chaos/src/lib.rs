@@ -14,6 +14,7 @@
 
 mod clock;
 mod cluster;
+mod disk;
 mod faults;
 mod lab;
 mod load;
@@ -24,6 +25,7 @@ mod proxy;
 
 pub use clock::now;
 pub use cluster::{Cluster, ClusterBuilder, Member, Status};
+pub use disk::slow_disks_are_missing;
 pub use faults::Cut;
 pub use lab::Lab;
 pub use load::{Load, Running};

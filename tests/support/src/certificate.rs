@@ -70,6 +70,23 @@ impl Authority {
         Identity { certificate: file("pem"), key: file("key") }
     }
 
+    /// A certificate that is a CA and a server's at once, signed by itself, as
+    /// `openssl req -x509` makes it.
+    ///
+    /// # Panics
+    /// As [`issue`](Self::issue).
+    #[must_use]
+    pub fn issue_self_signed(&self, name: &str, hosts: &[&str]) -> Identity {
+        let file = |extension: &str| self.folder.path().join(format!("{name}.{extension}"));
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>());
+        let mut params = params.expect("host names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        write(&file("pem"), &params.self_signed(&key).expect("a certificate").pem());
+        write(&file("key"), &key.serialize_pem());
+        Identity { certificate: file("pem"), key: file("key") }
+    }
+
     /// A client configuration that trusts this authority alone.
     ///
     /// # Panics

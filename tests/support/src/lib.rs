@@ -5,6 +5,7 @@
 //! * [`wire`]: those bytes, and [`Reply`]: what comes back. Written from the protocol's
 //!   text alone, so that a mistake in the product's own codec cannot hide itself.
 //! * [`Authority`]: certificates for tests.
+//! * [`play_matrix`]: every request against every state of its key.
 //! * [`wait_until`]: waits for a condition instead of sleeping and hoping.
 //! * [`binary`]: a built binary of this workspace, made if it is missing or stale.
 //!
@@ -26,7 +27,9 @@
 mod binary;
 mod certificate;
 mod cluster;
+mod matrix;
 mod process;
+mod queue;
 mod raw;
 mod server;
 mod stream;
@@ -37,7 +40,9 @@ use std::time::{Duration, Instant};
 pub use binary::binary;
 pub use certificate::{Authority, Identity};
 pub use cluster::Cluster;
+pub use matrix::{MATRIX_ARGS, play_matrix};
 pub use process::Usage;
+pub use queue::{place, wait_for_queue};
 pub use raw::{Closed, Raw};
 pub use rustix::process::Signal;
 pub use server::{Server, ServerBuilder};

@@ -109,6 +109,18 @@ impl Raw {
         raw
     }
 
+    /// An open session of base version 1, with the empty token, or `None`: the server did
+    /// not let us in, for whatever reason.
+    #[must_use]
+    pub fn try_open(addr: SocketAddr) -> Option<Self> {
+        let mut raw = Self::try_connect(addr).ok()?;
+        let line = raw.try_read_line()?;
+        let answer = digest(b"", Greeting::parse(line.as_bytes()).ok()?.nonce);
+        raw.try_send(format!("{answer}\n")).ok()?;
+        raw.greeting = line;
+        matches!(raw.read_within(PATIENCE)?, Reply::Leader(_)).then_some(raw)
+    }
+
     /// The whole handshake; returns the leader's address of the first frame.
     ///
     /// # Panics
@@ -388,17 +400,23 @@ impl Raw {
     /// If none comes.
     #[track_caller]
     pub fn read_line(&mut self) -> String {
+        self.try_read_line().unwrap_or_else(|| {
+            let rest = self.received[self.used..].escape_ascii();
+            panic!("no line; closed: {:?}, came: {rest}", self.closed)
+        })
+    }
+
+    fn try_read_line(&mut self) -> Option<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let rest = &self.received[self.used..];
             if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
                 let line = String::from_utf8(rest[..end].to_vec()).expect("a line of text");
                 self.used += end + 1;
-                return line;
+                return Some(line);
             }
             if !self.receive(deadline) {
-                let rest = self.received[self.used..].escape_ascii();
-                panic!("no line; closed: {:?}, came: {rest}", self.closed);
+                return None;
             }
         }
     }

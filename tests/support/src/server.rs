@@ -20,7 +20,9 @@ pub struct ServerBuilder {
     listen: Option<SocketAddr>,
     admin: bool,
     open_files: Option<u32>,
+    file_kib: Option<u32>,
     netns: Option<String>,
+    under: Vec<OsString>,
 }
 
 impl ServerBuilder {
@@ -84,11 +86,26 @@ impl ServerBuilder {
         self
     }
 
+    /// Limits the size of its files.
+    #[must_use]
+    pub const fn file_kib(mut self, limit: u32) -> Self {
+        self.file_kib = Some(limit);
+        self
+    }
+
     /// Runs it in this network namespace; it takes root. The admin pages can then be
     /// fetched only by a thread that is in there too.
     #[must_use]
     pub fn netns(mut self, name: &str) -> Self {
         self.netns = Some(name.to_owned());
+        self
+    }
+
+    /// Runs it under another program, which must leave it the process id that it itself
+    /// was started with.
+    #[must_use]
+    pub fn under(mut self, words: &[&str]) -> Self {
+        self.under = words.iter().map(OsString::from).collect();
         self
     }
 
@@ -136,10 +153,13 @@ impl ServerBuilder {
         if let Some(netns) = &self.netns {
             words.extend(["ip", "netns", "exec", netns].map(OsString::from));
         }
-        if let Some(limit) = self.open_files {
-            let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        // The shell counts files in blocks of 512 bytes.
+        let limits = [("-n", self.open_files), ("-f", self.file_kib.map(|kib| kib * 2))];
+        for (option, limit) in limits.into_iter().filter_map(|(option, limit)| Some((option, limit?))) {
+            let script = format!("ulimit {option} {limit}; exec \"$0\" \"$@\"");
             words.extend(["sh", "-c", &script].map(OsString::from));
         }
+        words.extend(self.under.iter().cloned());
         words.push(path.into());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);

@@ -99,7 +99,7 @@ impl DataDir {
             return Err(DataDirError::damaged(&path, "the log", problem));
         }
         let writer = Writer::start(store).map_err(DataDirError::io(&path, "start a thread to write"))?;
-        let log = Log::durable(kept, Arc::new(writer));
+        let log = Log::durable(kept, Arc::new(writer), (config.clock)());
         Ok(Opened { identity, log, machine })
     }
 

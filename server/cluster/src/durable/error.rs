@@ -28,9 +28,10 @@ pub enum DataDirError {
     InUse(PathBuf),
     /// Not what was written.
     #[error(
-        "{}: {place} is damaged: {problem}. The node must not go on without what it has promised. In a cluster whose other \
-         nodes live, move the data directory away and start again: the node is then replaced by a new one. \
-         Otherwise restore what was there when the node last ran, or begin anew with `ticketing-server init`",
+        "{}: {place} is damaged: {problem}. The server must not go on without what it has promised. In a cluster whose \
+         other nodes live, move the data directory away and start again: the node is then replaced by a new one. \
+         Otherwise restore what was there when the server last ran. To begin anew instead, who held what forgotten, move it \
+         away (in a cluster on every node, and then once `ticketing-server init`)",
         path.display()
     )]
     Damaged {

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 
+use ticketing_engine::Nanos;
 use tokio::task::spawn_blocking;
 
 pub(crate) use entries::{Entries, weight};
 
+use crate::born::Born;
 use crate::durable::{Done, Kept, Write, Writer};
 use crate::types::{Entry, LogId, Types, Vote};
 
@@ -33,13 +35,15 @@ struct State {
 }
 
 impl Log {
-    /// A log that goes on where it was left.
-    pub(crate) fn durable(kept: Kept, disk: Arc<Writer>) -> Self {
+    /// A log that goes on where it was left. What it holds counts as born `now`: how
+    /// long the node was away nobody knows.
+    pub(crate) fn durable(kept: Kept, disk: Arc<Writer>, now: Nanos) -> Self {
         let Kept { purged, mut entries, vote, mut committed } = kept;
         if fault!(ComesBackWithoutItsLastEntries) {
             entries.truncate(entries.len().saturating_sub(4));
             committed = None;
         }
+        entries.iter_mut().filter_map(Born::of).for_each(|born| *born = Born::at(now));
         let state = State { entries: Entries::after(purged, entries), vote, committed };
         Self { state: Arc::new(Mutex::new(state)), disk: Some(disk) }
     }

@@ -15,7 +15,7 @@ fn it_comes_back_with_all_that_it_held() {
     let mut first_token = None;
     for run in 0..5 {
         let start = Instant::now();
-        let node = Node::alone(folder.path()).unwrap();
+        let node = Node::alone_again(folder.path()).unwrap();
         let office = node.in_office();
         println!("in office after {:?}", start.elapsed());
         held.assert_is_held_by(&node);
@@ -54,13 +54,13 @@ fn one_directory_is_one_server() {
     let error = Node::alone(folder.path()).err().unwrap();
     assert!(matches!(error, StartError::DataDir(DataDirError::InUse(_))), "{error}");
     drop(node);
-    drop(Node::alone(folder.path()).unwrap());
+    drop(Node::alone_again(folder.path()).unwrap());
 
     let mut lab = Lab::with(3, Memory::Log);
     lab.init(false).unwrap();
     lab.leader();
     lab.kill_all();
-    let error = Node::alone(&lab.folder(0)).err().unwrap().to_string();
+    let error = Node::alone_again(&lab.folder(0)).err().unwrap().to_string();
     assert!(
         error.contains("of a cluster of n0, n1, n2, and this process is to be of a server in single mode"),
         "{error}"
@@ -69,7 +69,7 @@ fn one_directory_is_one_server() {
     std::fs::rename(folder.path().join("node"), lab.folder(0)).unwrap();
     std::fs::create_dir(folder.path().join("moved")).unwrap();
     std::fs::rename(lab.folder(0), folder.path().join("moved/node")).unwrap();
-    drop(Node::alone(&folder.path().join("moved")).unwrap());
+    drop(Node::alone_again(&folder.path().join("moved")).unwrap());
     std::fs::rename(folder.path().join("moved"), lab.folder(0)).unwrap();
     let error = lab.try_restart(0).unwrap_err().to_string();
     assert!(error.contains("is of a server in single mode"), "{error}");

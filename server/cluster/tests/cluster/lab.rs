@@ -16,12 +16,28 @@ use ticketing_engine::{Effect, Fate, Office, record};
 use ticketing_peer::Secret;
 use tokio::runtime::Runtime;
 
+/// How long anything may take, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The time, as nobody here knows it but the tests.
 pub(crate) fn clock() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
     let since = START.get_or_init(Instant::now).elapsed();
     1_000_000_000_000 + u64::try_from(since.as_nanos()).unwrap()
 }
+
+/// What the clock of a node shows beyond that: clocks of nodes have nothing in common.
+const fn beyond(slot: u64) -> u64 {
+    slot * 7_000_000_000_000
+}
+
+fn clock_of<const SLOT: u64>() -> u64 {
+    beyond(SLOT) + clock()
+}
+
+pub(crate) const CLOCKS: [fn() -> u64; 5] =
+    [clock_of::<0>, clock_of::<1>, clock_of::<2>, clock_of::<3>, clock_of::<4>];
 
 fn peer_config() -> ticketing_peer::Config {
     let secret = Secret::new(b"a secret for the tests").unwrap();
@@ -59,7 +75,7 @@ impl Node {
             slot,
             peer: peer_config(),
             timing: Timing::default(),
-            clock,
+            clock: CLOCKS[usize::from(slot)],
             hash_seed: [1, u64::from(slot)],
             data_dir: (memory == Memory::Log).then(|| folder.to_owned()),
             log_memory,
@@ -80,6 +96,13 @@ impl Node {
         let alone = Alone { data_dir, client, clock, hash_seed: [3, 4] };
         let cluster = runtime.block_on(Cluster::alone(alone))?;
         Ok(Self { cluster, runtime: Some(runtime) })
+    }
+
+    /// The same, in the directory of one that has just ended and may still be closing it.
+    pub(crate) fn alone_again(folder: &Path) -> Result<Self, StartError> {
+        eventually("its directory is free again", || {
+            Self::alone(folder).map_or_else(unless_in_use, |node| Some(Ok(node)))
+        })
     }
 
     /// The office that it comes to.
@@ -271,14 +294,7 @@ impl Lab {
     }
 
     pub(crate) fn restart(&mut self, slot: usize) {
-        eventually("its directory is free again", || match self.try_restart(slot) {
-            // What has ended may still be closing it.
-            Err(StartError::DataDir(DataDirError::InUse(_))) => None,
-            started => {
-                started.unwrap();
-                Some(())
-            }
-        });
+        self.try_restart(slot).unwrap();
     }
 
     pub(crate) fn restart_all(&mut self) {
@@ -288,8 +304,11 @@ impl Lab {
     pub(crate) fn try_restart(&mut self, slot: usize) -> Result<(), StartError> {
         let address =
             self.slots.get(u8::try_from(slot).unwrap()).unwrap().peer.parse::<SocketAddr>().unwrap();
-        let listener = eventually("the address is free again", || bind_again(address));
-        self.nodes[slot] = Some(self.start(slot, listener)?);
+        let node = eventually("its directory is free again", || {
+            let listener = eventually("the address is free again", || bind_again(address));
+            self.start(slot, listener).map_or_else(unless_in_use, |node| Some(Ok(node)))
+        });
+        self.nodes[slot] = Some(node?);
         Ok(())
     }
 
@@ -312,6 +331,26 @@ impl Lab {
             };
             self.up().all(same).then(|| status.clone())
         })
+    }
+
+    /// From when a node counts the lease of a key, as [`clock`] tells it.
+    pub(crate) fn since(&self, slot: usize, key: &[u8]) -> Option<u64> {
+        let replica = self.node(slot).cluster.replica()?;
+        Some(replica.table().get(key)?.since - beyond(slot as u64))
+    }
+
+    /// Waits until everybody knows that a node has a vote: then another one may end.
+    pub(crate) fn wait_for_vote(&self, slot: usize) {
+        wait("everybody knows that it has a vote", || {
+            let node = self.node(slot).status().node;
+            let knows = |status: &Status| {
+                // The old one has no say any more.
+                status.learners.is_empty()
+                    && status.voters.len() == self.nodes.len()
+                    && status.voters.iter().any(|voter| Some(voter.node) == node)
+            };
+            node.is_some() && self.up().all(|other| knows(&other.status()))
+        });
     }
 
     /// The slot of the node that is in office.
@@ -339,6 +378,12 @@ fn bind_again(address: SocketAddr) -> Option<TcpListener> {
     runtime.block_on(async { tokio::net::TcpListener::bind(address).await.ok()?.into_std().ok() })
 }
 
+/// What has ended may still be closing its directory.
+fn unless_in_use<T>(error: StartError) -> Option<Result<T, StartError>> {
+    let is_in_use = matches!(error, StartError::DataDir(DataDirError::InUse(_)));
+    (!is_in_use).then_some(Err(error))
+}
+
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -349,7 +394,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "not within 30 seconds: {what}");
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -363,5 +408,5 @@ pub(crate) fn grant(key: &[u8], token: u64) -> Effect<'_> {
 }
 
 pub(crate) fn fate(told: &mpsc::Receiver<Fate>) -> Fate {
-    told.recv_timeout(Duration::from_secs(30)).expect("every batch has a fate")
+    told.recv_timeout(PATIENCE).expect("every batch has a fate")
 }

@@ -8,5 +8,6 @@ mod durable;
 mod full;
 mod killed;
 mod lab;
+mod leases;
 mod marker;
 mod volatile;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ticketing_cluster::{InitError, Stage, Status};
+use ticketing_cluster::{InitError, Stage};
 use ticketing_engine::{Effect, Fate, Office};
 
 use crate::lab::{Lab, eventually, fate, grant, wait};
@@ -81,14 +81,7 @@ fn every_place_is_emptied_and_filled_in_turn() {
         lab.leader();
         lab.kill(slot);
         lab.restart(slot);
-        // Not before a majority has it: the next one is about to be killed.
-        wait("everybody knows that it has a vote", || {
-            let node = lab.node(slot).status().node;
-            let knows = |status: &Status| {
-                status.learners.is_empty() && status.voters.iter().any(|voter| Some(voter.node) == node)
-            };
-            node.is_some() && lab.up().all(|other| knows(&other.status()))
-        });
+        lab.wait_for_vote(slot);
     }
     let (leader, _) = lab.leader();
     wait("no one is left over", || {

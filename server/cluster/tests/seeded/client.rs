@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ticketing_engine::{Answer, Config, ConnId, Decider, Engine, Fate, Input, Office, Request};
 use ticketing_history::{Call, Event, History, Note, Op, Outcome, Returned, Rules, Violation, check};
 
-use crate::lab::{Lab, Node, clock};
+use crate::lab::{CLOCKS, Lab, Node, clock};
 
 const CONNECTION: ConnId = ConnId(1);
 
@@ -71,6 +71,7 @@ impl Client {
     fn outcome(&mut self, lab: &Lab, key: &[u8], ask: Ask, (owner, invoked): (u64, u64)) -> Outcome {
         let until = Instant::now() + self.patience;
         let Some(node) = self.find_leader(lab, until) else { return Outcome::NotSent };
+        let clock = CLOCKS[self.slot];
         let now = clock();
         self.decider.handle(now, Input::Tick);
         let request = match ask {
@@ -125,7 +126,8 @@ impl Client {
                     let replica = node.cluster.replica()?;
                     let config = Config { next_token: replica.place().first_token, ..Config::default() };
                     self.decider = Decider::new(config);
-                    self.decider.take_office(clock(), office, Engine::restore(config, replica.table()));
+                    let engine = Engine::restore(config, replica.table());
+                    self.decider.take_office(CLOCKS[slot](), office, engine);
                     (self.slot, self.last) = (slot, Some(office));
                     return Some(node);
                 }

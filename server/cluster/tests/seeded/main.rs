@@ -22,6 +22,7 @@ const fn expected(fault: Fault) -> (Story, Rule) {
         Fault::ComesBackWithoutItsLastEntries => (stories::of_disks, Rule::Exclusion),
         Fault::TellsBeforeTheMajority => (stories::of_a_minority, Rule::UniqueToken),
         Fault::AppliesNothingOfSomeBatches => (stories::of_a_minority, Rule::Exclusion),
+        Fault::TellsThatEntriesAreOlder => (stories::of_an_heir, Rule::Exclusion),
         Fault::SnapshotsHoldNothing => (stories::of_snapshots, Rule::Exclusion),
         Fault::NewIdentityBeginsAtOne => (stories::of_an_end, Rule::TokenOrder),
     }

@@ -11,7 +11,7 @@ use crate::lab::{Lab, Memory, clock};
 /// It says what was broken in it.
 pub(crate) type Story = fn() -> Vec<Violation>;
 
-pub(crate) const ALL: &[Story] = &[of_disks, of_a_minority, of_snapshots, of_an_end];
+pub(crate) const ALL: &[Story] = &[of_disks, of_a_minority, of_an_heir, of_snapshots, of_an_end];
 
 /// Longer than no lock of a story is held.
 const LEASE: u8 = 250;
@@ -84,6 +84,17 @@ pub(crate) fn of_a_minority() -> Vec<Violation> {
     for key in ["later", "after", "before", "alone"] {
         client.acquire(&lab, key, LEASE);
     }
+    client.judge()
+}
+
+/// A leader dies, and whoever is next has what it was sent.
+pub(crate) fn of_an_heir() -> Vec<Violation> {
+    let mut lab = Lab::begun(3);
+    let mut client = Client::new();
+    client.acquire(&lab, "a", LEASE);
+    let Some(first) = leader(&lab) else { return client.judge() };
+    lab.kill(first);
+    client.acquire(&lab, "a", LEASE);
     client.judge()
 }
 

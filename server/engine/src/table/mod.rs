@@ -23,8 +23,8 @@ pub use self::violation::Violation;
 ///
 /// A node applies every batch that commits, and builds an engine from the table
 /// when it takes office ([`Engine::restore`](crate::Engine::restore)). Times are of
-/// its own clock: when *it* applied a grant or a burial. They are the one thing in
-/// which two nodes differ.
+/// its own clock: when a grant or a burial was proposed, as far as this node knows, or
+/// later. They are the one thing in which two nodes differ.
 ///
 /// A clone costs the same however much the table holds, and shares its memory until
 /// one of the two changes: whoever writes a snapshot takes one and writes at leisure.
@@ -35,7 +35,7 @@ pub use self::violation::Violation;
 /// let mut table = Table::new([1, 2]);
 /// table.apply(5, Effect::Grant { key: b"seat:12", owner: 7, token: 1, lease_secs: 10 })?;
 /// let held = table.get(b"seat:12").expect("it was granted");
-/// assert_eq!((held.owner, held.token, held.applied_at), (7, 1, 5));
+/// assert_eq!((held.owner, held.token, held.since), (7, 1, 5));
 /// assert_eq!(table.next_token(), 2);
 ///
 /// // What does not fit is refused, and changes nothing.
@@ -66,8 +66,8 @@ pub struct Held<'a> {
     pub token: u64,
     /// Length of the lease, in seconds.
     pub lease_secs: u8,
-    /// When this node applied the grant: the lease counts from there.
-    pub applied_at: Nanos,
+    /// From when the lease counts.
+    pub since: Nanos,
 }
 
 /// An owner of whom a verify said that it never will hold the key.
@@ -77,8 +77,8 @@ pub struct Buried<'a> {
     pub key: &'a [u8],
     /// Owner of the acquire.
     pub owner: u64,
-    /// When this node applied the burial: the age of the tombstone counts from there.
-    pub applied_at: Nanos,
+    /// From when the age of the tombstone counts.
+    pub since: Nanos,
 }
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ struct Lock {
     key: SmallVec<[u8; 24]>,
     owner: u64,
     token: u64,
-    applied_at: Nanos,
+    since: Nanos,
     lease_secs: u8,
 }
 
@@ -94,7 +94,7 @@ struct Lock {
 struct Tombstone {
     key: SmallVec<[u8; 24]>,
     owner: u64,
-    applied_at: Nanos,
+    since: Nanos,
 }
 
 impl Table {
@@ -109,7 +109,8 @@ impl Table {
         Self { locks: Shards::new(seed), tombstones: Shards::new(seed), last_token: 0, digests: 0 }
     }
 
-    /// Applies the effects of one batch, in their order.
+    /// Applies the effects of one batch, in their order. Leases that begin in it count
+    /// `since` a time of this node's clock.
     ///
     /// # Errors
     /// When one of them does not fit. Those before it have been applied and those
@@ -117,29 +118,30 @@ impl Table {
     /// caller shows it to nobody and stops.
     pub fn apply_batch<'a>(
         &mut self,
-        now: Nanos,
+        since: Nanos,
         effects: impl Iterator<Item = Effect<'a>>,
     ) -> Result<(), Violation> {
         for (index, effect) in effects.enumerate() {
-            self.apply(now, effect).map_err(|violation| Violation { index, ..violation })?;
+            self.apply(since, effect).map_err(|violation| Violation { index, ..violation })?;
         }
         Ok(())
     }
 
-    /// Applies one effect, at a time of this node's clock.
+    /// Applies one effect. A lease that begins with it counts `since` a time of this
+    /// node's clock.
     ///
     /// # Errors
     /// When it does not fit. Nothing has changed then.
-    pub fn apply(&mut self, now: Nanos, effect: Effect<'_>) -> Result<(), Violation> {
+    pub fn apply(&mut self, since: Nanos, effect: Effect<'_>) -> Result<(), Violation> {
         let applied = match effect {
             Effect::Grant { key, owner, token, lease_secs } => {
-                self.grant(Held { key, owner, token, lease_secs, applied_at: now })
+                self.grant(Held { key, owner, token, lease_secs, since })
             }
             Effect::Release { key, token } | Effect::Expire { key, token } => self.end(key, token),
             Effect::HandOff { key, ended, expired: _, owner, token, lease_secs } => {
-                self.hand_off(ended, Held { key, owner, token, lease_secs, applied_at: now })
+                self.hand_off(ended, Held { key, owner, token, lease_secs, since })
             }
-            Effect::Bury { key, owner } => self.bury(Buried { key, owner, applied_at: now }),
+            Effect::Bury { key, owner } => self.bury(Buried { key, owner, since }),
             Effect::Forget { key, owner } => self.forget(key, owner),
         };
         applied.map_err(|rule| rule.broken_for(effect.key()))
@@ -214,8 +216,8 @@ impl Table {
     }
 
     fn end(&mut self, key: &[u8], token: u64) -> Result<(), Rule> {
-        self.check_current(key, token)?;
         let hash = self.locks.seed().of_key(key);
+        self.check_current(hash, key, token)?;
         if let Some(lock) = self.locks.remove(hash, |lock| *lock.key == *key) {
             self.digests = self.digests.wrapping_sub(lock.digest());
         }
@@ -223,14 +225,14 @@ impl Table {
     }
 
     fn hand_off(&mut self, ended: u64, held: Held<'_>) -> Result<(), Rule> {
-        self.check_current(held.key, ended)?;
-        self.check_grant(held)?;
         let hash = self.locks.seed().of_key(held.key);
+        self.check_current(hash, held.key, ended)?;
+        self.check_grant(held)?;
         if let Some(lock) = self.locks.find_mut(hash, |lock| *lock.key == *held.key) {
             self.digests = self.digests.wrapping_sub(lock.digest());
-            let Held { owner, token, lease_secs, applied_at, .. } = held;
-            let applied_at = if fault!(HandOffKeepsTheAge) { lock.applied_at } else { applied_at };
-            *lock = Lock { key: std::mem::take(&mut lock.key), owner, token, lease_secs, applied_at };
+            let Held { owner, token, lease_secs, since, .. } = held;
+            let since = if fault!(HandOffKeepsTheAge) { lock.since } else { since };
+            *lock = Lock { key: std::mem::take(&mut lock.key), owner, token, lease_secs, since };
             self.digests = self.digests.wrapping_add(lock.digest());
             self.last_token = token;
         }
@@ -264,8 +266,8 @@ impl Table {
         if self.is_buried(owner, key) { Err(Rule::NotBuried { owner, token }) } else { Ok(()) }
     }
 
-    fn check_current(&self, key: &[u8], token: u64) -> Result<(), Rule> {
-        let current = self.lock(key).map(|lock| lock.token);
+    fn check_current(&self, hash: u64, key: &[u8], token: u64) -> Result<(), Rule> {
+        let current = self.locks.find(hash, |lock| *lock.key == *key).map(|lock| lock.token);
         if current == Some(token) { Ok(()) } else { Err(Rule::Current { token, current }) }
     }
 
@@ -274,15 +276,15 @@ impl Table {
     }
 
     fn add_lock(&mut self, held: Held<'_>) {
-        let Held { key, owner, token, lease_secs, applied_at } = held;
-        let lock = Lock { key: key.into(), owner, token, applied_at, lease_secs };
+        let Held { key, owner, token, lease_secs, since } = held;
+        let lock = Lock { key: key.into(), owner, token, since, lease_secs };
         self.digests = self.digests.wrapping_add(lock.digest());
         self.locks.insert(self.locks.seed().of_key(key), lock);
     }
 
     fn add_tombstone(&mut self, buried: Buried<'_>) {
-        let Buried { key, owner, applied_at } = buried;
-        let tombstone = Tombstone { key: key.into(), owner, applied_at };
+        let Buried { key, owner, since } = buried;
+        let tombstone = Tombstone { key: key.into(), owner, since };
         self.digests = self.digests.wrapping_add(tombstone.digest());
         self.tombstones.insert(self.tombstones.seed().of_tombstone(owner, key), tombstone);
     }
@@ -303,8 +305,8 @@ impl fmt::Debug for Table {
 
 impl Lock {
     fn view(&self) -> Held<'_> {
-        let Self { ref key, owner, token, applied_at, lease_secs } = *self;
-        Held { key, owner, token, lease_secs, applied_at }
+        let Self { ref key, owner, token, since, lease_secs } = *self;
+        Held { key, owner, token, lease_secs, since }
     }
 
     fn digest(&self) -> u64 {
@@ -324,7 +326,7 @@ impl Tombstone {
     }
 
     fn view(&self) -> Buried<'_> {
-        Buried { key: &self.key, owner: self.owner, applied_at: self.applied_at }
+        Buried { key: &self.key, owner: self.owner, since: self.since }
     }
 
     fn digest(&self) -> u64 {

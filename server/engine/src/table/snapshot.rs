@@ -1,7 +1,7 @@
 //! A table as bytes, for a node that cannot be told the whole log.
 //!
-//! Clocks of two nodes have nothing in common, so it carries how long ago
-//! something was applied, not when. Whatever passes between writing and reading is
+//! Clocks of two nodes have nothing in common, so it carries how much of a lease has
+//! passed, not since when it counts. Whatever passes between writing and reading is
 //! lost from that: on the reading node a lease ends later than it would have, never
 //! earlier.
 //!
@@ -38,16 +38,16 @@ impl Table {
         put_u64(out, self.hash());
         put_u64(out, self.held() as u64);
         put_u64(out, self.buried() as u64);
-        for Held { key, owner, token, lease_secs, applied_at } in self.locks() {
+        for Held { key, owner, token, lease_secs, since } in self.locks() {
             let now = if fault!(SnapshotsAgeLeases) { now + 180 * crate::SECOND } else { now };
-            put_u64(out, now.saturating_sub(applied_at));
+            put_u64(out, now.saturating_sub(since));
             put_u64(out, owner);
             put_u64(out, token);
             out.push(lease_secs);
             put_key(out, key);
         }
-        for Buried { key, owner, applied_at } in self.tombstones() {
-            put_u64(out, now.saturating_sub(applied_at));
+        for Buried { key, owner, since } in self.tombstones() {
+            put_u64(out, now.saturating_sub(since));
             put_u64(out, owner);
             put_key(out, key);
         }
@@ -59,8 +59,8 @@ impl Table {
     /// The table of a snapshot that was received at `now`; `hash_seed` as for
     /// [`Table::new`]. Memory is used for what is there, never for what is announced.
     ///
-    /// What was applied before this node's clock began counts from there: later than
-    /// it was. A clock that begins at 1000 seconds leaves nothing before it.
+    /// What counts from before this node's clock began counts from there: later than
+    /// it should. A clock that begins at 1000 seconds leaves nothing before it.
     ///
     /// # Errors
     /// When the bytes are not exactly one snapshot of a version that this build
@@ -127,15 +127,15 @@ fn header(reader: &mut Reader<'_>) -> Option<Header> {
 }
 
 fn lock<'a>(reader: &mut Reader<'a>, now: Nanos) -> Option<Held<'a>> {
-    let applied_at = now.saturating_sub(reader.u64()?);
+    let since = now.saturating_sub(reader.u64()?);
     let (owner, token, lease_secs) = (reader.u64()?, reader.u64()?, reader.u8()?);
-    Some(Held { key: reader.key()?, owner, token, lease_secs, applied_at })
+    Some(Held { key: reader.key()?, owner, token, lease_secs, since })
 }
 
 fn tombstone<'a>(reader: &mut Reader<'a>, now: Nanos) -> Option<Buried<'a>> {
-    let applied_at = now.saturating_sub(reader.u64()?);
+    let since = now.saturating_sub(reader.u64()?);
     let owner = reader.u64()?;
-    Some(Buried { key: reader.key()?, owner, applied_at })
+    Some(Buried { key: reader.key()?, owner, since })
 }
 
 /// Bytes that are no snapshot of a table.

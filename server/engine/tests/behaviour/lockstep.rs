@@ -89,6 +89,10 @@ impl<'a> Lockstep<'a> {
             Step::Cancel { conn, key, owner } => self.request(conn, Request::Cancel { owner, key }),
             Step::Place { conn, key, owner } => self.request(conn, Request::Place { owner, key }),
             Step::Verify { conn, key, owner } => self.request(conn, Request::Verify { owner, key }),
+            Step::Leave { conn } => {
+                let (conn_id, office) = self.connections[conn];
+                self.handle(office, Input::Leaving(conn_id));
+            }
             Step::Close { conn } => {
                 let (conn_id, office) = self.connections[conn];
                 self.handle(office, Input::Closed(conn_id));
@@ -112,11 +116,6 @@ impl<'a> Lockstep<'a> {
                 }
             }
             Step::CatchUp => self.catch_up()?,
-            Step::RaiseCeiling { by } => {
-                let next = self.office().model.next_token();
-                let ceiling = next.unwrap_or(u64::MAX).saturating_add(by - 1);
-                self.handle(self.last(), Input::TokenCeiling(ceiling));
-            }
             Step::DrainServer => self.handle(self.last(), Input::Drain),
             Step::Retire => self.handle(self.last(), Input::Retire),
             Step::Succeed { node, survive, reconnect } => self.succeed(node, survive, reconnect)?,
@@ -130,11 +129,11 @@ impl<'a> Lockstep<'a> {
                 }
                 if let Some(plain) = self.cluster.send_snapshot(self.now, transit_ns, to)? {
                     self.pass(Time::Nanos(transit_ns));
-                    let times = plain.locks.values().map(|lock| lock.applied_at);
+                    let times = plain.locks.values().map(|lock| lock.since);
                     let mut times = times.chain(plain.tombstones.values().copied());
                     self.saw("a snapshot held locks", !plain.locks.is_empty());
                     self.saw("a snapshot held tombstones", !plain.tombstones.is_empty());
-                    self.saw("a snapshot was older than a clock", times.any(|applied_at| applied_at == 0));
+                    self.saw("a snapshot was older than a clock", times.any(|since| since == 0));
                 }
             }
         }
@@ -250,7 +249,7 @@ impl<'a> Lockstep<'a> {
         if does_all_at_once && !retired {
             let clock = self.cluster.clock(node, self.now);
             for lock in self.cluster.plain(node).locks.values() {
-                self.ledger.is_due(lock.token, self.now.saturating_sub(clock - lock.applied_at));
+                self.ledger.is_due(lock.token, self.now.saturating_sub(clock - lock.since));
             }
         }
     }
@@ -294,7 +293,7 @@ impl<'a> Lockstep<'a> {
             return Err(format!("what was applied is not what is taken over: {locks:?}"));
         }
         let clock = self.cluster.clock(node, self.now);
-        let is_over = |lock: &PlainLock| lock.applied_at + Nanos::from(lock.lease_secs) * SECOND <= clock;
+        let is_over = |lock: &PlainLock| lock.since + Nanos::from(lock.lease_secs) * SECOND <= clock;
         let seen = [!locks.is_empty(), !tombstones.is_empty(), locks.values().any(is_over)];
         self.saw("locks were taken over", seen[0]);
         self.saw("tombstones were taken over", seen[1]);

@@ -119,13 +119,13 @@ pub(crate) fn effect(effect: Effect<'_>) -> String {
 pub(crate) fn input(now: Nanos, input: Input<'_>) -> String {
     match input {
         Input::Request(ConnId(conn), request) => format!("c{conn} {}", self::request(now, request)),
+        Input::Leaving(ConnId(conn)) => format!("c{conn} has said its last word"),
         Input::Closed(ConnId(conn)) => format!("c{conn} closes"),
         Input::Undelivered { token, key } => format!("grant {token} of {} was not delivered", name(key)),
         Input::Tick => "tick".to_owned(),
         Input::Committed(seq) => format!("batch {seq} commits"),
         Input::Refused(seq) => format!("batch {seq} is refused"),
         Input::Unknown(seq) => format!("the fate of batch {seq} stays unknown"),
-        Input::TokenCeiling(ceiling) => format!("tokens may go up to {ceiling}"),
         Input::Drain => "the server drains".to_owned(),
         Input::Retire => "the engine retires".to_owned(),
     }

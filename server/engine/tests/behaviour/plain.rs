@@ -20,7 +20,7 @@ pub(crate) struct PlainLock {
     pub(crate) owner: u64,
     pub(crate) token: u64,
     pub(crate) lease_secs: u8,
-    pub(crate) applied_at: Nanos,
+    pub(crate) since: Nanos,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Plain {
         let key = known(&ALL_KEYS, key);
         let fits = token > self.last_token && !self.tombstones.contains_key(&(owner, key));
         self.last_token = token;
-        self.locks.insert(key, PlainLock { owner, token, lease_secs, applied_at: now });
+        self.locks.insert(key, PlainLock { owner, token, lease_secs, since: now });
         fits
     }
 
@@ -67,10 +67,10 @@ impl Plain {
 
     /// The same on another node's clock, which said `there` when this one said `here`.
     pub(crate) fn on_clock(&self, here: Nanos, there: Nanos) -> Self {
-        let moved = |applied_at: Nanos| there.saturating_sub(here - applied_at);
+        let moved = |since: Nanos| there.saturating_sub(here - since);
         let mut plain = self.clone();
-        plain.locks.values_mut().for_each(|lock| lock.applied_at = moved(lock.applied_at));
-        plain.tombstones.values_mut().for_each(|applied_at| *applied_at = moved(*applied_at));
+        plain.locks.values_mut().for_each(|lock| lock.since = moved(lock.since));
+        plain.tombstones.values_mut().for_each(|since| *since = moved(*since));
         plain
     }
 
@@ -93,13 +93,12 @@ impl Plain {
     pub(crate) fn agrees_with(&self, table: &Table) -> Result<(), String> {
         let mut read = Self { last_token: table.last_token(), ..Self::default() };
         for held in table.locks() {
-            let (owner, token, lease_secs, applied_at) =
-                (held.owner, held.token, held.lease_secs, held.applied_at);
-            let lock = PlainLock { owner, token, lease_secs, applied_at };
+            let (owner, token, lease_secs, since) = (held.owner, held.token, held.lease_secs, held.since);
+            let lock = PlainLock { owner, token, lease_secs, since };
             read.locks.insert(known(&ALL_KEYS, held.key), lock);
         }
         for buried in table.tombstones() {
-            read.tombstones.insert((buried.owner, known(&ALL_KEYS, buried.key)), buried.applied_at);
+            read.tombstones.insert((buried.owner, known(&ALL_KEYS, buried.key)), buried.since);
         }
         let counts = (table.held(), table.buried());
         if read != *self || counts != (self.locks.len(), self.tombstones.len()) {

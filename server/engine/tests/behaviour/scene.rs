@@ -30,7 +30,7 @@ pub(crate) fn roomy() -> Config {
         tombstones: 1_000,
         timers_per_tick: 1_000,
     };
-    Config { limits, hash_seed: [1, 2], next_token: 1, token_ceiling: u64::MAX }
+    Config { limits, hash_seed: [1, 2], next_token: 1 }
 }
 
 impl<M: Machine> Scene<M> {

@@ -64,6 +64,10 @@ pub(crate) enum Step {
         key: Key,
         owner: u64,
     },
+    /// Its waiters leave; it is still there.
+    Leave {
+        conn: usize,
+    },
     Close {
         conn: usize,
     },
@@ -84,9 +88,6 @@ pub(crate) enum Step {
     },
     /// Everything decided commits and is answered.
     CatchUp,
-    RaiseCeiling {
-        by: u64,
-    },
     DrainServer,
     Retire,
     /// Another engine takes office, on this node. So many batches of the last one that
@@ -241,6 +242,7 @@ pub(crate) fn with_crowds() -> impl Strategy<Value = Schedule> {
             .prop_map(|(conn, owner)| Step::Place { conn, key: CROWDED, owner }),
         2 => (conn.clone(), owner).prop_map(|(conn, owner)| Step::Verify { conn, key: CROWDED, owner }),
         6 => conn.clone().prop_map(|conn| Step::Release { conn, key: CROWDED, token: Token::Current }),
+        1 => conn.clone().prop_map(|conn| Step::Leave { conn }),
         1 => conn.prop_map(|conn| Step::Close { conn }),
         2 => time().prop_map(|time| Step::Pass { time }),
         2 => Just(Step::Tick),
@@ -283,18 +285,10 @@ fn config() -> impl Strategy<Value = Config> {
             timers_per_tick,
         },
     );
-    let plenty = Just((1, u64::MAX));
-    let short = (0u64..4, 0u64..8).prop_map(|(next, more)| (next, next + more));
-    let last_ones = (0u64..6).prop_map(|left| (u64::MAX - left, u64::MAX));
-    let tokens = prop_oneof![3 => plenty, 1 => short, 1 => last_ones];
-    (prop_oneof![roomy, tight], tokens, any::<[u64; 2]>()).prop_map(
-        |(limits, (next_token, token_ceiling), hash_seed)| Config {
-            limits,
-            hash_seed,
-            next_token,
-            token_ceiling,
-        },
-    )
+    let last_ones = (0u64..12).prop_map(|left| u64::MAX - left);
+    let tokens = prop_oneof![4 => 0u64..4, 1 => last_ones];
+    (prop_oneof![roomy, tight], tokens, any::<[u64; 2]>())
+        .prop_map(|(limits, next_token, hash_seed)| Config { limits, hash_seed, next_token })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -327,6 +321,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (conn.clone(), key.clone(), owner.clone())
             .prop_map(|(conn, key, owner)| Step::Place { conn, key, owner }),
         3 => (conn.clone(), key.clone(), owner).prop_map(|(conn, key, owner)| Step::Verify { conn, key, owner }),
+        1 => conn.clone().prop_map(|conn| Step::Leave { conn }),
         2 => conn.prop_map(|conn| Step::Close { conn }),
         2 => (key, token).prop_map(|(key, token)| Step::Undelivered { key, token }),
         9 => time().prop_map(|time| Step::Pass { time }),
@@ -335,7 +330,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Fate { fate: Fate::Commit, back: 0 }),
         5 => Just(Step::Drain),
         3 => Just(Step::CatchUp),
-        1 => (1u64..4).prop_map(|by| Step::RaiseCeiling { by }),
     ]
 }
 
@@ -399,6 +393,7 @@ impl fmt::Debug for Step {
             Self::Verify { conn, key, owner } => {
                 write!(out, "connection {conn} verifies {owner} on {}", name(key))
             }
+            Self::Leave { conn } => write!(out, "connection {conn} has said its last word"),
             Self::Close { conn } => write!(out, "connection {conn} closes, another takes its place"),
             Self::Undelivered { key, token } => {
                 write!(out, "a grant of {} was not delivered, token: {token:?}", name(key))
@@ -425,7 +420,6 @@ impl fmt::Debug for Step {
                 write!(out, ", {back} offices ago")
             }
             Self::CatchUp => write!(out, "everything commits and is answered"),
-            Self::RaiseCeiling { by } => write!(out, "{by} more tokens may be given"),
             Self::DrainServer => write!(out, "the server drains"),
             Self::Retire => write!(out, "the engine retires"),
             Self::Succeed { node, survive, reconnect } => {

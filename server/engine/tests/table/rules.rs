@@ -90,8 +90,7 @@ fn a_batch_ends_at_the_first_effect_that_does_not_fit() {
 #[test]
 fn a_lease_counts_from_the_grant_and_from_each_hand_off() {
     let mut table = table();
-    let held =
-        |table: &Table| table.get(K).map(|held| (held.owner, held.token, held.lease_secs, held.applied_at));
+    let held = |table: &Table| table.get(K).map(|held| (held.owner, held.token, held.lease_secs, held.since));
     assert_eq!(held(&table), Some((1, 5, 10, 3)));
     table.apply(40, hand_off(K, 5, 2, 8)).unwrap();
     assert_eq!(held(&table), Some((2, 8, 20, 40)));

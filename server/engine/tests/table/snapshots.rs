@@ -80,12 +80,12 @@ fn what_has_elapsed_goes_on_elapsing_and_nothing_else_is_lost() {
     let held = read.locks().collect::<Vec<_>>();
     let [held] = held[..] else { panic!("{held:?}") };
     assert_eq!(
-        (held.key, held.owner, held.token, held.lease_secs, held.applied_at),
+        (held.key, held.owner, held.token, held.lease_secs, held.since),
         (b"b".as_slice(), 2, 8, 250, 5_030)
     );
     let buried = read.tombstones().collect::<Vec<_>>();
     let [buried] = buried[..] else { panic!("{buried:?}") };
-    assert_eq!((buried.key, buried.owner, buried.applied_at), (b"b".as_slice(), 3, 5_060));
+    assert_eq!((buried.key, buried.owner, buried.since), (b"b".as_slice(), 3, 5_060));
 }
 
 /// Later is safe, earlier is not.
@@ -93,15 +93,15 @@ fn what_has_elapsed_goes_on_elapsing_and_nothing_else_is_lost() {
 fn what_was_before_the_clock_began_counts_from_its_beginning() {
     let bytes = write(&table(), 103 * SECOND);
     let read = Table::read(2 * SECOND, [3, 4], &bytes).unwrap();
-    assert_eq!(read.get(b"seat:12").unwrap().applied_at, 0, "3 seconds ago");
-    assert_eq!(read.tombstones().next().unwrap().applied_at, SECOND / 2);
+    assert_eq!(read.get(b"seat:12").unwrap().since, 0, "3 seconds ago");
+    assert_eq!(read.tombstones().next().unwrap().since, SECOND / 2);
     // And what seems to lie ahead was just applied.
     let bytes = write(&table(), 99 * SECOND);
     assert_eq!(read_at(7 * SECOND, &bytes), 7 * SECOND);
 }
 
 fn read_at(now: u64, bytes: &[u8]) -> u64 {
-    Table::read(now, [3, 4], bytes).unwrap().get(b"seat:12").unwrap().applied_at
+    Table::read(now, [3, 4], bytes).unwrap().get(b"seat:12").unwrap().since
 }
 
 #[test]

@@ -140,8 +140,66 @@ async fn a_node_that_comes_back_is_found_again() {
         assert!(matches!(pending.await, Err(CallError::Closed(_))), "round {round}");
     }
     assert_eq!(logs.with("a peer cannot be reached").len(), 1, "{}", logs.text());
-    assert_eq!(logs.with("a peer is connected again").len(), 1, "{}", logs.text());
+    assert_eq!(logs.with("a peer is connected again").len(), 2, "{}", logs.text());
     assert_eq!(logs.with("the connection to a peer was lost").len(), 1, "{}", logs.text());
+}
+
+/// An alarm is raised once, and once it is over, however long it has lasted.
+#[tokio::test]
+async fn a_node_that_stays_away_is_told_of_once() {
+    let logs = Logs::collect();
+    let at = free_port();
+    let peer = peer_at(at, config());
+    let start = Instant::now();
+    // Beyond the time in which a line of one kind is said once anyway.
+    while start.elapsed() < Duration::from_secs(12) {
+        unreachable(&echo(&peer, "nobody").await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(logs.with("a peer cannot be reached").len(), 1, "{}", logs.text());
+    let _node = Node::listen(TWO, config(), TcpListener::bind(at).await.unwrap());
+    let limit = soon();
+    while echo(&peer, "x").await.is_err() {
+        assert!(Instant::now() < limit);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(logs.with("a peer").len(), 2, "{}", logs.text());
+    assert_eq!(logs.with("a peer is connected again").len(), 1, "{}", logs.text());
+}
+
+/// What a dialler has given up must not be heard by a process that wakes: it is older
+/// than it seems.
+#[test]
+fn what_was_given_up_while_a_process_slept_is_not_heard() {
+    let node_runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let node = node_runtime.block_on(Node::start(config()));
+    let (at, state) = (node.at, std::sync::Arc::clone(&node.state));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let peer = {
+        let _in = runtime.enter();
+        peer_at(at, config())
+    };
+    // Both ends have their turn, until a connection is there.
+    let (done, told) = std::sync::mpsc::channel();
+    let first = peer.clone();
+    runtime.spawn(async move { done.send(echo(&first, "first").await) });
+    let limit = soon();
+    while told.try_recv().is_err() {
+        for turn in [&runtime, &node_runtime] {
+            turn.block_on(async { tokio::time::sleep(Duration::from_millis(2)).await });
+        }
+        assert!(Instant::now() < limit);
+    }
+    // From now on the node sleeps.
+    let given_up = runtime.block_on(async {
+        let calls = [("given up", within(200)), ("with it", soon())];
+        let [one, two] = calls.map(|(body, deadline)| peer.call(ECHO, body, deadline));
+        (settled(one).await, settled(two).await)
+    });
+    assert_eq!(given_up.0, Err(CallError::TimedOut));
+    assert!(matches!(given_up.1, Err(CallError::Closed(_))), "{:?}", given_up.1);
+    node_runtime.block_on(until("the connection to end", || state.open() == 0));
+    assert_eq!(*state.bodies.lock().unwrap(), ["first"]);
 }
 
 /// A hundred calls at a time, again and again, to a port where every connection ends at once.

@@ -3,10 +3,9 @@
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_until, wire};
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_for_queue, wait_until, wire};
 
 use crate::bulk::{pipelined, scaled, token_of};
-use crate::queue::wait_for_queue;
 use crate::timed;
 
 const MIB: u64 = 1024 * 1024;
@@ -42,7 +41,7 @@ fn j97_thousands_of_idle_connections() {
 
 #[test]
 fn j97_no_more_descriptors() {
-    let server = Server::builder().open_files(256).start();
+    let server = Server::builder().open_files(256).admin().start();
     let addr = server.addr();
     let mut early = Raw::open(addr);
     let mut raws: Vec<Raw> = (0..400).map(|_| Raw::connect(addr)).collect();
@@ -58,6 +57,11 @@ fn j97_no_more_descriptors() {
     }
     let ticks = server.usage().cpu_ticks - ticks;
     assert!(ticks < 60, "{ticks} ticks of processor time within two seconds");
+    // It can be watched all the while, again and again.
+    for _ in 0..5 {
+        assert_eq!(server.admin_get("/readyz").0, 200);
+    }
+    assert!(server.metric("ticketing_accept_failures_total") >= Some(1.0));
     raws.clear();
     // When there are descriptors again, it goes on.
     let mut late = Raw::open(addr);

@@ -193,9 +193,9 @@ fn x05_verify() {
 
 #[test]
 fn x06_a_verify_without_room_for_its_word_ends_the_connection() {
-    let server = Server::start(&["--max-tombstones", "3"]);
+    let server = Server::start(&["--max-tombstones", "8"]);
     let mut raw = Raw::open_extended(server.addr());
-    for owner in 1..4 {
+    for owner in [2, 3] {
         raw.send(wire::verify("k", owner));
         raw.expect(&Reply::busy(owner, "k"));
     }
@@ -208,12 +208,32 @@ fn x06_a_verify_without_room_for_its_word_ends_the_connection() {
     raw.expect(&Reply::GrantedUntil { token, owner: 9, ends_ms: 0, key: b"k".to_vec() });
     raw.send(wire::verify("k", 4));
     raw.expect_error("overloaded");
-    // What was said holds on.
+    // What was said holds on, and others have room.
     let mut raw = Raw::open_extended(server.addr());
     raw.acquire("k", 3, 0, 60);
     raw.expect(&Reply::busy(3, "k"));
     raw.acquire("k", 4, 0, 60);
     raw.expect(&Reply::timed_out(4, "k"));
+    raw.send(wire::verify("k", 4));
+    raw.expect(&Reply::busy(4, "k"));
+}
+
+/// A flood of verifies hurts the flooder, and nobody whose session is shared by many.
+#[test]
+fn x06_a_flood_of_verifies_takes_no_room_from_others() {
+    let server = Server::start(&["--max-tombstones", "1000"]);
+    let mut shared = Raw::open_extended(server.addr());
+    let _holder = Raw::open(server.addr()).take("held", 1, 60);
+    shared.acquire("held", 2, 60, 10);
+    for flooder in 0..8 {
+        let mut raw = Raw::open_extended(server.addr());
+        raw.send(
+            (0..1000).flat_map(|owner| wire::verify(format!("flood-{flooder}"), owner)).collect::<Vec<_>>(),
+        );
+        assert_eq!(raw.read_to_end().last(), Some(&Reply::error("overloaded")));
+        shared.send(wire::verify("lost", flooder));
+        shared.expect(&Reply::busy(flooder, "lost"));
+    }
 }
 
 /// The grant waits behind answers that nobody reads, and its owner verifies it on

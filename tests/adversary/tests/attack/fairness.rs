@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
-use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wire};
-
-use crate::queue::wait_for_queue;
+use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wait_for_queue, wire};
 
 #[test]
 fn c23_a_lock_is_handed_on_directly() {

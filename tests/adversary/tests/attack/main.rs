@@ -20,7 +20,6 @@ mod histories;
 mod keys;
 mod matrix;
 mod operation;
-mod queue;
 mod races;
 mod restart;
 mod stalls;
@@ -29,10 +28,20 @@ mod tls;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ticketing_test_support::Server;
+
 /// Runs `attack`, and says how long it took.
 fn timed<T>(attack: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     (attack(), start.elapsed())
+}
+
+/// Attacks a server that keeps everything in memory, and one that keeps it on disk:
+/// there, an answer waits for the log.
+fn in_every_mode(attack: impl Fn(&Server)) {
+    attack(&Server::start(&[]));
+    let folder = tempfile::tempdir().unwrap();
+    attack(&Server::builder().data_dir(folder.path()).start());
 }
 
 /// Runs attacks that mostly wait, all at once.

@@ -1,6 +1,8 @@
 //! What a restart forgets, and what it must not.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use ticketing_test_support::{PATIENCE, Raw, Reply, Server, wire};
@@ -106,6 +108,48 @@ fn k12_a_data_directory_has_one_user_and_is_never_guessed_at() {
     }
     assert!(damaged > 0);
     let _ = builder.start();
+}
+
+/// Keys, owners and tokens are nobody else's to read.
+#[test]
+fn k12_a_data_directory_is_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("made/by the server");
+    let server = Server::builder().data_dir(&data).start();
+    let token = Raw::open(server.addr()).take("k", 1, 60);
+    assert!(token > 0);
+    server.kill();
+    let mut seen = 0;
+    let mut folders = vec![data];
+    while let Some(path) = folders.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+        if metadata.is_dir() {
+            folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        seen += 1;
+    }
+    assert!(seen > 2, "{seen}");
+}
+
+/// The system ends who writes more than a file may hold, without a word, unless it is asked
+/// not to. Then the write fails, and the server ends with its reason.
+#[test]
+fn k12_a_file_that_may_not_grow_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::builder().data_dir(folder.path()).file_kib(4096).start();
+    let mut raw = Raw::open(server.addr());
+    let mut answers = raw.tcp().try_clone().unwrap();
+    let reader = std::thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
+    for number in 0..2_000_000_u64 {
+        if raw.try_send(wire::acquire(format!("{number:0>120}"), number, 0, 250)).is_err() {
+            break;
+        }
+    }
+    let status = server.wait_exit();
+    let _ = reader.join();
+    assert!(status.code().is_some_and(|code| code != 0), "{status}: {}", server.log());
+    assert!(server.log().to_lowercase().contains("too large"), "{}", server.log());
 }
 
 #[test]

@@ -231,8 +231,7 @@ fn not_granted(kind: ErrorKind) -> Outcome {
 fn released(outcome: &Result<(), TicketError>) -> Outcome {
     let Err(error) = outcome else { return Outcome::Released };
     match error.kind() {
-        // The kind is one and the same; only the text says that a try may have done it.
-        ErrorKind::NotHeld => Outcome::NotHeld { retried: error.to_string().contains("an earlier try") },
+        ErrorKind::NotHeld => Outcome::NotHeld { retried: error.may_have_released() },
         ErrorKind::ReleaseUnconfirmed => Outcome::Indeterminate,
         ErrorKind::ClientCapacity | ErrorKind::Closed | ErrorKind::NotConnected => Outcome::NotSent,
         ErrorKind::Auth | ErrorKind::Tls | ErrorKind::WrongDomain => Outcome::NotSent,

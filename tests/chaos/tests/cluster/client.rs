@@ -25,19 +25,22 @@ impl<'c> Client<'c> {
         let start = Instant::now();
         let mut tries = 0;
         loop {
-            let session =
-                self.session.get_or_insert_with(|| self.cluster.session(self.cluster.wait_leader()));
+            let found = self.session.take().or_else(|| self.cluster.try_session(self.cluster.wait_leader()));
+            let Some(mut session) = found else {
+                assert!(start.elapsed() < 2 * PATIENCE, "no leader lets a client in");
+                continue;
+            };
             tries += 1;
             let sent = session.try_send(request).is_ok();
             let answers =
                 std::iter::from_fn(|| session.read_within(Duration::from_secs(65)).filter(|_| sent));
             match { answers }.find(|reply| !matches!(reply, Reply::Leader(_) | Reply::Moved(_))) {
                 Some(reply) if !matches!(reply, Reply::Busy { .. } | Reply::Error(_)) => {
+                    self.session = Some(session);
                     return (reply, tries);
                 }
                 other => assert!(start.elapsed() < 2 * PATIENCE, "nothing definite is said: {other:?}"),
             }
-            self.session = None;
         }
     }
 

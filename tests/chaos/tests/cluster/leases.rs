@@ -8,6 +8,27 @@ use ticketing_test_support::{Raw, Reply, wait_until};
 use crate::PATIENCE;
 use crate::client::Client;
 
+/// A lease of ten seconds in which the leader changes three times, so that in the end
+/// it is run by a process that was not there when it was granted.
+#[test]
+fn e40_a_lease_over_three_leaders() {
+    let network = Network::new(4);
+    let mut cluster = Cluster::builder().start(&network);
+    let lease = Duration::from_secs(10);
+    let asked = Instant::now();
+    Client::new(&cluster).take("key", 0, 10);
+    let granted = Instant::now();
+    for part in [1, 5, 9] {
+        std::thread::sleep((asked + lease * part / 10).saturating_duration_since(Instant::now()));
+        let leader = cluster.wait_leader();
+        cluster.node(leader).restart();
+    }
+    Client::new(&cluster).take("key", 60, 10);
+    let (longest, shortest) = (asked.elapsed(), granted.elapsed());
+    assert!(longest >= lease, "{longest:?} after it was asked for");
+    assert!(shortest < lease + Duration::from_secs(4), "{shortest:?} after it was granted");
+}
+
 /// Keys that are asked for in one piece.
 const PIECE: u64 = 10_000;
 

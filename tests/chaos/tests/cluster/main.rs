@@ -5,11 +5,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
 mod client;
+mod clock;
+mod crowds;
+mod disks;
 mod durable;
+mod handover;
+mod inputs;
+mod isolated;
 mod leader;
 mod leases;
+mod matrix;
 mod partitions;
 mod places;
+mod starved;
 mod volatile;
 
 use std::time::{Duration, Instant};
@@ -24,6 +32,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a fault is repeated, unless somebody wants figures.
 fn rounds(usual: usize) -> usize {
     std::env::var("TICKETING_CHAOS_ROUNDS").map_or(usual, |rounds| rounds.parse().expect("a number"))
+}
+
+/// Whether somebody wants figures, and has the time.
+fn long() -> bool {
+    rounds(0) > 0
+}
+
+/// How long what has no rounds goes on: a round is ten seconds of it.
+fn time(usual: Duration) -> Duration {
+    if long() { Duration::from_secs(10) * u32::try_from(rounds(0)).expect("a small number") } else { usual }
+}
+
+/// Tries what only a leader can bear that stays; `None`: it has not. On a machine that is
+/// busy with other things one may be starved of processor time, and then another cluster
+/// is tried. Whatever else goes wrong is no matter of luck.
+#[track_caller]
+fn undisturbed(attempt: impl Fn() -> Option<()>) {
+    assert!((0..5).any(|_| attempt().is_some()), "no leader has stayed");
 }
 
 /// Namespaces for this many nodes and their clients, or nothing where there can be

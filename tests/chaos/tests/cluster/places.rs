@@ -9,7 +9,7 @@ use ticketing_peer::{CallError, ClusterId, Config, Limits, Party, Peer, Refusal,
 use ticketing_test_support::{Reply, Signal, wait_until};
 
 use crate::partitions::same_state;
-use crate::{PATIENCE, Times, expect_not_active, judge, judge_all, lab, load, rounds};
+use crate::{PATIENCE, Times, expect_not_active, judge, judge_all, lab, load, long, rounds};
 
 /// The ids that a bootstrap gives out are below this; all later ones are not.
 const FIRST_LATER_ID: u64 = 1 << 32;
@@ -155,7 +155,7 @@ fn e67_e74_the_memory_of_a_majority_is_lost() {
     cluster.node(leader).start();
     let is_over = |status: &Option<Status>| status.as_ref().is_some_and(|status| status.role == "over");
     cluster.wait("the end of the cluster", |statuses| is_over(&statuses[last.0]));
-    std::thread::sleep(Duration::from_secs(if rounds(0) > 0 { 600 } else { 8 }));
+    std::thread::sleep(Duration::from_secs(if long() { 600 } else { 8 }));
     for host in [first, leader] {
         let status = cluster.status(host).unwrap();
         assert_eq!((status.role.as_str(), status.node, status.term), ("blank", None, 0), "{host:?}");

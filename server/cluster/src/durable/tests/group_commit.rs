@@ -23,7 +23,7 @@ use crate::types::{Command, Entry, Types};
 type Flushed = OneshotReceiverOf<Types, io::Result<()>>;
 
 fn log(disk: &Disk, mark: &Path) -> Log {
-    Log::durable(Kept::default(), Arc::new(Writer::start(begin(disk, mark)).unwrap()))
+    Log::durable(Kept::default(), Arc::new(Writer::start(begin(disk, mark)).unwrap()), 0)
 }
 
 async fn append(log: &mut Log, entry: Entry) -> Flushed {

@@ -14,6 +14,7 @@ use openraft::storage::{RaftLogReader as _, RaftLogStorage as _, RaftLogStorageE
 
 use super::dir::DataDir;
 use super::{Identity, Opened};
+use crate::born::Born;
 use crate::log::Log;
 use crate::node::{Cluster, Config};
 use crate::slots::Slots;
@@ -56,7 +57,7 @@ fn vote(term: u64) -> Vote {
 /// An entry that can be told from all others.
 fn entry(term: u64, index: u64) -> Entry {
     let record = format!("entry {index} of term {term}").into_bytes().into();
-    let command = Command::Batch { term, run: 1, seq: index, record };
+    let command = Command::Batch { term, run: 1, seq: index, record, born: Born::default() };
     Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(command) }
 }
 

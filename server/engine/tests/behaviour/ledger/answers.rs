@@ -144,7 +144,7 @@ impl Ledger {
     /// Nothing more will happen: every request must have been answered by now.
     pub(crate) fn finish(&mut self) {
         let mut open = BTreeMap::<ConnId, (usize, usize)>::new();
-        for (&(conn, asked), &count) in &self.open {
+        for (&(conn, asked), &count) in self.open.iter().filter(|((conn, _), _)| !self.left.contains(conn)) {
             let (any, acquires) = open.entry(conn).or_default();
             *any += count;
             *acquires += if matches!(asked, Asked::Acquire { .. }) { count } else { 0 };

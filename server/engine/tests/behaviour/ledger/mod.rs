@@ -5,7 +5,7 @@
 //! committed effects to a table of its own, and objects when a promise is broken:
 //!
 //! - EXCL: while a client may be certain that it holds a key, nobody else gets it.
-//! - FENCE: tokens are dense, grow in log order, and stay below the ceiling.
+//! - FENCE: tokens are dense and grow in log order.
 //! - LEASE: nothing expires before its lease is over, counted from the commit, and
 //!   nothing is still held at a tick after that, counted on the node in office.
 //! - LOST: a lock ends because its lease ran out, because it was released, or
@@ -102,7 +102,6 @@ pub(crate) struct Ledger {
     config: Config,
     /// Number of the engine in office.
     office: usize,
-    ceiling: u64,
     last_token: u64,
     last_seq: Seq,
     last_tick: Nanos,
@@ -134,6 +133,8 @@ pub(crate) struct Ledger {
 
     open: BTreeMap<(ConnId, Asked), usize>,
     closed: BTreeSet<ConnId>,
+    /// Those whose waiters were to leave without an answer.
+    left: BTreeSet<ConnId>,
     /// Answers that do not say what they answer.
     not_leader: BTreeMap<ConnId, usize>,
     close_told: BTreeMap<ConnId, usize>,
@@ -147,7 +148,6 @@ impl Ledger {
             keys,
             config: *config,
             office: 0,
-            ceiling: config.token_ceiling,
             last_token: config.next_token.max(1) - 1,
             last_seq: 0,
             last_tick: 0,
@@ -168,6 +168,7 @@ impl Ledger {
             granted: BTreeMap::new(),
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
+            left: BTreeSet::new(),
             not_leader: BTreeMap::new(),
             close_told: BTreeMap::new(),
             objections: Vec::new(),
@@ -208,6 +209,13 @@ impl Ledger {
         let in_office = office == self.office;
         match input {
             Input::Request(conn, request) => self.asked(conn, request, in_office),
+            // Which of its acquires were decided is for the model to say.
+            Input::Leaving(conn) => {
+                for arrival in self.arrivals.iter().filter(|arrival| arrival.conn == conn) {
+                    self.abandoned.insert((arrival.owner, arrival.key), now);
+                }
+                self.left.insert(conn);
+            }
             Input::Closed(conn) => {
                 for gone in self.arrivals.extract_if(.., |arrival| arrival.conn == conn) {
                     self.abandoned.insert((gone.owner, gone.key), now);
@@ -225,7 +233,6 @@ impl Ledger {
             Input::Refused(seq) | Input::Unknown(seq) if in_office => {
                 self.retired |= self.in_flight.contains_key(&seq);
             }
-            Input::TokenCeiling(ceiling) if in_office => self.ceiling = self.ceiling.max(ceiling),
             Input::Retire if in_office => self.retired = true,
             _ => {}
         }

@@ -65,6 +65,7 @@ struct Waiter {
 struct Tombstone {
     owner: u64,
     key: Key,
+    by: Option<ConnId>,
     /// Set when the burial commits.
     age: Option<Timer>,
 }
@@ -74,7 +75,6 @@ pub(crate) struct Model {
     limits: Limits,
     /// `None`: the last token of all was given out.
     next_token: Option<u64>,
-    token_ceiling: u64,
     locks: BTreeMap<Key, Lock>,
     /// All waiters of all keys, in order of arrival.
     waiters: Vec<Waiter>,
@@ -93,7 +93,6 @@ impl Model {
         Self {
             limits: config.limits,
             next_token: Some(config.next_token.max(1)),
-            token_ceiling: config.token_ceiling,
             locks: BTreeMap::new(),
             waiters: Vec::new(),
             tombstones: Vec::new(),
@@ -109,13 +108,13 @@ impl Model {
     pub(crate) fn handle(&mut self, now: Nanos, input: Input<'static>) {
         match input {
             Input::Request(conn, request) => self.request(now, conn, request),
+            Input::Leaving(conn) => self.waiters.retain(|waiter| waiter.conn != conn),
             Input::Closed(conn) => self.close(now, conn),
             Input::Undelivered { token, key } => self.undelivered(now, token, key),
             Input::Tick => self.tick(now),
             Input::Committed(seq) => self.committed(now, seq),
             Input::Refused(seq) => self.lost(seq, refusal),
             Input::Unknown(seq) => self.lost(seq, |_, _| Answer::CloseUnknown),
-            Input::TokenCeiling(ceiling) => self.token_ceiling = self.token_ceiling.max(ceiling),
             Input::Drain => self.drain_server(),
             Input::Retire => self.retire(),
         }
@@ -245,11 +244,15 @@ impl Model {
         }
         self.dismiss(|waiter| waiter.owner == owner && waiter.key == key);
         if !self.is_buried(owner, key) {
-            if self.tombstones.len() >= self.limits.tombstones as usize {
+            // At least one, and no more than a third of what is left to all others.
+            let free =
+                self.limits.tombstones as usize - self.tombstones.len().min(self.limits.tombstones as usize);
+            let share = self.tombstones.iter().filter(|tomb| tomb.by == Some(conn)).count();
+            if free == 0 || share > 0 && 3 * (share + 1) > free {
                 self.say(conn, key, Answer::CloseOverloaded);
                 return;
             }
-            self.tombstones.push(Tombstone { owner, key, age: None });
+            self.tombstones.push(Tombstone { owner, key, by: Some(conn), age: None });
             self.effect(Effect::Bury { key, owner });
         }
         self.say_once_committed(conn, key, Answer::VerifiedBusy { owner, key });
@@ -451,8 +454,8 @@ impl Model {
         queued + self.turns.grants_in_flight(conn)
     }
 
-    fn out_of_tokens(&self) -> bool {
-        self.next_token.is_none_or(|token| token > self.token_ceiling)
+    const fn out_of_tokens(&self) -> bool {
+        self.next_token.is_none()
     }
 
     fn take_token(&mut self) -> u64 {

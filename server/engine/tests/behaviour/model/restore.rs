@@ -12,19 +12,19 @@ impl Model {
         model.next_token = next.map(|next| next.max(config.next_token.max(1)));
 
         let mut locks = plain.locks.iter().collect::<Vec<_>>();
-        locks.sort_by_key(|(_, lock)| (lock.applied_at, lock.token));
+        locks.sort_by_key(|(_, lock)| (lock.since, lock.token));
         for (&key, lock) in locks {
-            let lease = Some(model.timer(lock.applied_at, Kind::Lease, u16::from(lock.lease_secs)));
+            let lease = Some(model.timer(lock.since, Kind::Lease, u16::from(lock.lease_secs)));
             let (owner, token) = (lock.owner, lock.token);
             // Whoever decided it may have told anybody.
             model.locks.insert(key, Lock { owner, token, lease, verified: true });
         }
 
         let mut tombstones = plain.tombstones.iter().collect::<Vec<_>>();
-        tombstones.sort_by_key(|&(&buried, &applied_at)| (applied_at, buried));
-        for (&(owner, key), &applied_at) in tombstones {
-            let age = Some(model.timer(applied_at, Kind::Tombstone, TOMBSTONE_SECS));
-            model.tombstones.push(Tombstone { owner, key, age });
+        tombstones.sort_by_key(|&(&buried, &since)| (since, buried));
+        for (&(owner, key), &since) in tombstones {
+            let age = Some(model.timer(since, Kind::Tombstone, TOMBSTONE_SECS));
+            model.tombstones.push(Tombstone { owner, key, by: None, age });
         }
         model
     }

@@ -15,6 +15,7 @@ stories![
     a_tombstone_refuses_late_acquires_for_ten_minutes_from_its_commit,
     a_second_verify_needs_no_second_tombstone,
     without_room_for_a_tombstone_the_connection_is_closed,
+    no_connection_takes_all_tombstones,
     a_verify_takes_the_owner_out_of_the_queue_everywhere,
 ];
 
@@ -150,6 +151,33 @@ fn without_room_for_a_tombstone_the_connection_is_closed<M: Machine>() {
     assert_eq!(scene.said(), "c2: busy k for 2; c9: close, overloaded");
     scene.commit();
     assert_eq!(scene.said(), "c9: verified that other never is of 7; c9: verified that other never is of 7");
+}
+
+/// A flood of verifies costs its own connection, and the next ones get less and less.
+fn no_connection_takes_all_tombstones<M: Machine>() {
+    let mut config = roomy();
+    config.limits.tombstones = 64;
+    let mut scene = Scene::<M>::new(&config);
+    let mut owner = 0;
+    // A quarter of all, of what is left then, and so on.
+    for (conn, share) in [(1, 16), (2, 12), (3, 9)] {
+        for _ in 0..share {
+            owner += 1;
+            scene.verify(conn, K, owner);
+            assert!(!scene.settle().contains("overloaded"), "the verify of {owner}");
+        }
+        owner += 1;
+        scene.verify(conn, K, owner);
+        assert_eq!(scene.said(), format!("c{conn}: close, overloaded"));
+    }
+    scene.verify(9, OTHER, 7);
+    assert_eq!(scene.settle(), "c9: verified that other never is of 7");
+    // Its share comes back with the tombstones.
+    scene.pass(600 * SECOND);
+    scene.tick();
+    scene.settle();
+    scene.verify(1, OTHER, 8);
+    assert_eq!(scene.settle(), "c1: verified that other never is of 8");
 }
 
 fn a_verify_takes_the_owner_out_of_the_queue_everywhere<M: Machine>() {
