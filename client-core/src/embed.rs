@@ -24,15 +24,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
 
-use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::broker::{Phase, Shared};
@@ -52,20 +53,39 @@ pub struct Embedded {
 
 #[derive(Debug)]
 struct Home {
-    runtime: Handle,
     id: ThreadId,
     thread: Mutex<Option<JoinHandle<()>>>,
     process: u32,
     /// How many submissions are under way.
     under_way: Arc<AtomicUsize>,
+    intake: Arc<Intake>,
 }
+
+/// What was submitted and has not begun. The thread is woken once for all that
+/// lies here, since that costs a system call.
+struct Intake {
+    /// `None`: the thread has ended.
+    jobs: Mutex<Option<Vec<Job>>>,
+    bell: Notify,
+}
+
+/// Spawns the future of a submission; on the broker's thread.
+type Job = Box<dyn FnOnce() + Send>;
 
 /// A future that was submitted.
 #[derive(Clone, Debug)]
-pub struct Submission(AbortHandle);
+pub struct Submission(Arc<Mutex<Course>>);
+
+/// How far a submission is.
+#[derive(Debug)]
+enum Course {
+    Waiting,
+    Begun(AbortHandle),
+    Cancelled,
+}
 
 /// What the thread tells when it has started.
-type Started = Result<(TicketBroker, Handle), TicketError>;
+type Started = Result<TicketBroker, TicketError>;
 
 impl Embedded {
     /// Starts the thread. Returns at once and connects in the background.
@@ -75,17 +95,18 @@ impl Embedded {
     pub fn start(builder: Builder) -> Result<Self, TicketError> {
         let (answer, started) = mpsc::channel();
         let under_way = Arc::new(AtomicUsize::new(0));
-        let submissions = Arc::clone(&under_way);
+        let intake = Arc::new(Intake::new());
+        let (submissions, jobs) = (Arc::clone(&under_way), Arc::clone(&intake));
         let thread = thread::Builder::new()
             .name("ticketing".to_owned())
-            .spawn(move || run(builder, &answer, &submissions))
+            .spawn(move || run(builder, &answer, &submissions, &jobs))
             .map_err(Invalid::NoThread)?;
         // The thread answers first of all.
         let gone = |_| Invalid::NoThread(std::io::ErrorKind::BrokenPipe.into());
-        let (broker, runtime) = started.recv().map_err(gone)??;
+        let broker = started.recv().map_err(gone)??;
         let id = thread.thread().id();
         let (thread, process) = (Mutex::new(Some(thread)), std::process::id());
-        let home = Home { runtime, id, thread, process, under_way };
+        let home = Home { id, thread, process, under_way, intake };
         Ok(Self { broker, home: Arc::new(home) })
     }
 
@@ -107,13 +128,38 @@ impl Embedded {
         F: Future<Output: Send> + Send + 'static,
         D: FnOnce(Option<F::Output>) + Send + 'static,
     {
+        let submission = self.submit_later(future, done);
+        self.flush();
+        submission
+    }
+
+    /// The same, but it begins only with the next [`flush`](Embedded::flush), or
+    /// the next submission that needs none: for whoever submits many at once.
+    pub fn submit_later<F, D>(&self, future: F, done: D) -> Submission
+    where
+        F: Future<Output: Send> + Send + 'static,
+        D: FnOnce(Option<F::Output>) + Send + 'static,
+    {
         let under_way = UnderWay::begin(&self.home.under_way);
         let mut told = Told { done: Some(done), outcome: PhantomData, _under_way: under_way };
-        let task = self.home.runtime.spawn(async move {
-            let outcome = future.await;
-            told.tell(Some(outcome));
-        });
-        Submission(task.abort_handle())
+        let submission = Submission(Arc::new(Mutex::new(Course::Waiting)));
+        let course = Arc::clone(&submission.0);
+        self.home.intake.push(Box::new(move || {
+            let mut course = lock(&course);
+            if matches!(*course, Course::Waiting) {
+                let task = tokio::spawn(async move {
+                    let outcome = future.await;
+                    told.tell(Some(outcome));
+                });
+                *course = Course::Begun(task.abort_handle());
+            }
+        }));
+        submission
+    }
+
+    /// Begins what was [submitted for later](Embedded::submit_later).
+    pub fn flush(&self) {
+        self.home.intake.bell.notify_one();
     }
 
     /// Whether this is the broker's own thread, on which `done` is called and
@@ -139,7 +185,7 @@ impl Embedded {
             return;
         }
         block_on(self.broker.close());
-        let thread = self.home.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.home.thread).take();
         if let Some(thread) = thread {
             // It has nothing left to do; if it panicked, that was its last act.
             let _ = thread.join();
@@ -152,7 +198,10 @@ impl Submission {
     /// was not sent never is, a waiter leaves its queue, a late grant is given back.
     /// Harmless when it is over.
     pub fn cancel(&self) {
-        self.0.abort();
+        let course = std::mem::replace(&mut *lock(&self.0), Course::Cancelled);
+        if let Course::Begun(task) = course {
+            task.abort();
+        }
     }
 }
 
@@ -161,7 +210,7 @@ impl Submission {
 const LAST_POLLS: usize = 64;
 
 /// The whole life of a broker's thread.
-fn run(builder: Builder, answer: &mpsc::Sender<Started>, under_way: &AtomicUsize) {
+fn run(builder: Builder, answer: &mpsc::Sender<Started>, under_way: &AtomicUsize, intake: &Intake) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -173,10 +222,14 @@ fn run(builder: Builder, answer: &mpsc::Sender<Started>, under_way: &AtomicUsize
         let built = builder.build();
         let shared: Option<Arc<Shared>> = built.as_ref().ok().map(TicketBroker::shared);
         // Whoever asked may have gone: then the broker ends by being dropped.
-        let _ = answer.send(built.map(|broker| (broker, Handle::current())));
+        let _ = answer.send(built);
         if let Some(shared) = shared {
-            shared.reached(Phase::Done).await;
+            tokio::select! {
+                () = shared.reached(Phase::Done) => {}
+                () = intake.serve() => {}
+            }
         }
+        intake.close();
         for _ in 0..LAST_POLLS {
             if under_way.load(Ordering::Acquire) == 0 {
                 break;
@@ -186,6 +239,47 @@ fn run(builder: Builder, answer: &mpsc::Sender<Started>, under_way: &AtomicUsize
     });
     // A name that is still being resolved must not hold the thread.
     runtime.shutdown_background();
+}
+
+impl Intake {
+    fn new() -> Self {
+        Self { jobs: Mutex::new(Some(Vec::new())), bell: Notify::new() }
+    }
+
+    /// After the end of the thread a job is dropped, which calls back.
+    fn push(&self, job: Job) {
+        let late = match &mut *lock(&self.jobs) {
+            Some(jobs) => {
+                jobs.push(job);
+                None
+            }
+            None => Some(job),
+        };
+        // Not under the lock: whoever is called back may submit again.
+        drop(late);
+    }
+
+    /// Begins what comes, for ever.
+    async fn serve(&self) {
+        loop {
+            self.bell.notified().await;
+            let jobs = lock(&self.jobs).as_mut().map(std::mem::take);
+            for job in jobs.into_iter().flatten() {
+                job();
+            }
+        }
+    }
+
+    fn close(&self) {
+        let late = lock(&self.jobs).take();
+        drop(late);
+    }
+}
+
+impl fmt::Debug for Intake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intake").finish_non_exhaustive()
+    }
 }
 
 /// Calls back once, whatever becomes of its task.
@@ -224,6 +318,11 @@ impl<T, D: FnOnce(Option<T>)> Drop for Told<T, D> {
     fn drop(&mut self) {
         self.tell(None);
     }
+}
+
+/// Nothing here is left half done by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes a parked thread.

@@ -45,13 +45,13 @@ class Call {
     this.over = false;
     this.key = undefined;
     this.signal = undefined;
-    this.native = undefined;
+    this.number = undefined;
   }
 
   begin({ key, wait, lease, minRemaining, signal }) {
     if (signal?.aborted) throw signal.reason;
     this.key = key;
-    this.native = this.home.begin(this, (core, number) => core.acquire(number, key, wait, lease, minRemaining));
+    this.number = this.home.begin(this, (core) => core.acquire(key, wait, lease, minRemaining));
     if (signal !== undefined) {
       this.signal = signal;
       signal.addEventListener('abort', this, { once: true });
@@ -72,7 +72,7 @@ class Call {
     if (this.over) return;
     this.leave();
     this.reject(reason);
-    this.home.core.cancel(this.native);
+    this.home.cancel(this.number);
   }
 
   end(failure, held) {
@@ -92,9 +92,10 @@ class Call {
   }
 
   async place() {
-    if (this.native === undefined) throw new TicketInvalidInput('this acquire never began, so it has no place in a queue');
-    const ask = (core, number) => core.place(number, this.native);
-    return this.home.ask(ask, ([place, waiters]) => ({ place, waiters }));
+    if (this.number === undefined) throw new TicketInvalidInput('this acquire never began, so it has no place in a queue');
+    // Its number may be another call's by then.
+    const number = this.over ? undefined : this.number;
+    return this.home.ask((core) => core.place(this.key, number), ([place, waiters]) => ({ place, waiters }));
   }
 }
 

@@ -54,12 +54,12 @@ class TicketBroker {
 
   async release(key, token) {
     const [name, number] = [input.text('the key', key), input.u64('token', token)];
-    await this.#home.ask((core, call) => core.releaseToken(call, name, number));
+    await this.#home.ask((core) => core.releaseToken(name, number));
   }
 
   async waitReady(timeout = 10) {
     const patience = input.seconds('timeout', timeout);
-    await this.#home.ask((core, call) => core.waitReady(call, patience));
+    await this.#home.ask((core) => core.waitReady(patience));
   }
 
   connections() {
@@ -67,7 +67,7 @@ class TicketBroker {
   }
 
   close() {
-    this.#closed ??= this.#home.ask((core, call) => core.close(call)).catch((error) => {
+    this.#closed ??= this.#home.ask((core) => core.close()).catch((error) => {
       // Its end was too quick to be told.
       if (!(error instanceof TicketClosed)) throw error;
     });

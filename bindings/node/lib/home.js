@@ -1,7 +1,8 @@
 'use strict';
 
 // Where the calls of one broker are under way. Each has a number; outcomes come
-// back in batches, and each settles the call of its number.
+// back in batches, and each settles the call of its number. What is called in one
+// turn begins at its end, together.
 
 const { TicketIndeterminate, byCode } = require('./errors.js');
 const native = require('./native.js');
@@ -10,10 +11,14 @@ const native = require('./native.js');
 // outcomes refer to it.
 const busy = new Set();
 
+// Not queueMicrotask, which tests with fake timers replace.
+const endOfTurn = Promise.resolve();
+
 class Home {
   #core;
-  #calls = new Map();
-  #next = 0;
+  #calls = [];
+  #waiting = 0;
+  #flushing = false;
 
   constructor(settings) {
     // The addon holds the function: through a strong reference, no broker that
@@ -28,19 +33,20 @@ class Home {
     return this.#core;
   }
 
-  // Starts a call: `start` is given the core and the call's number, and
+  // Starts a call: `start` is given the core and gives the call's number;
   // `call.end` will be given its failure or its value.
   begin(call, start) {
-    const number = this.#next;
-    this.#next = (number + 1) >>> 0;
-    if (this.#calls.size === 0) this.#stay(true);
-    this.#calls.set(number, call);
-    try {
-      return start(this.#core, number);
-    } catch (error) {
-      this.#forget(number);
-      throw error;
-    }
+    const number = start(this.#core);
+    if (this.#waiting === 0) this.#stay(true);
+    this.#waiting += 1;
+    this.#calls[number] = call;
+    this.#flushSoon();
+    return number;
+  }
+
+  cancel(number) {
+    this.#core.cancel(number);
+    this.#flushSoon();
   }
 
   // The same as a promise. `read` makes a result of the value.
@@ -61,7 +67,7 @@ class Home {
       const read = (held) => (held ? new Ticket(this, about.key, held) : null);
       const ask = (timeout) => {
         const patience = seconds('timeout', timeout);
-        return this.ask((core, number) => core.verify(number, uncertain, patience), read);
+        return this.ask((core) => core.verify(uncertain, patience), read);
       };
       return TicketIndeterminate.asking(ask, message, about);
     }
@@ -73,14 +79,22 @@ class Home {
   #deliver() {
     const ended = this.#core.take();
     for (let at = 0; at < ended.length; at += 3) {
-      const call = this.#calls.get(ended[at]);
-      this.#forget(ended[at]);
-      call?.end(ended[at + 1], ended[at + 2]);
+      const number = ended[at];
+      const call = this.#calls[number];
+      this.#calls[number] = undefined;
+      this.#waiting -= 1;
+      call.end(ended[at + 1], ended[at + 2]);
     }
+    if (this.#waiting === 0) this.#stay(false);
   }
 
-  #forget(number) {
-    if (this.#calls.delete(number) && this.#calls.size === 0) this.#stay(false);
+  #flushSoon() {
+    if (this.#flushing) return;
+    this.#flushing = true;
+    endOfTurn.then(() => {
+      this.#flushing = false;
+      this.#core.flush();
+    });
   }
 
   // While somebody waits, neither the broker nor the process may go.

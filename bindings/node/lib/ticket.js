@@ -44,13 +44,15 @@ class Ticket {
     return native.remaining(this.#held);
   }
 
-  async release() {
-    this.#take();
-    await this.#home.ask((core, number) => core.release(number, this.#held));
+  release() {
+    if (this.#gone) return Promise.reject(this.#notHeld());
+    this.#gone = true;
+    return this.#home.ask((core) => core.release(this.#held));
   }
 
   detach() {
-    this.#take();
+    if (this.#gone) throw this.#notHeld();
+    this.#gone = true;
     return new Grant(this, native.detach(this.#held));
   }
 
@@ -76,12 +78,9 @@ class Ticket {
     return (this.#facts ??= native.facts(this.#held));
   }
 
-  #take() {
-    if (this.#gone) {
-      const { key, owner, token } = this;
-      throw new TicketNotHeld(`lock ${JSON.stringify(key)}: this ticket was released or detached before`, { key, owner, token });
-    }
-    this.#gone = true;
+  #notHeld() {
+    const { key, owner, token } = this;
+    return new TicketNotHeld(`lock ${JSON.stringify(key)}: this ticket was released or detached before`, { key, owner, token });
   }
 }
 

@@ -1,12 +1,14 @@
 //! The broker, and the calls that are under way.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{Array, BigInt, Either, Env, External, Function};
 use napi_derive::napi;
+use slab::Slab;
 use ticketing::embed::{Embedded, Submission};
-use ticketing::{AcquireOptions, ConnectionStatus, Placement, Ticket};
+use ticketing::{AcquireOptions, ConnectionStatus, Placement, TicketError};
 
 use crate::ended::Ended;
 use crate::failure::{Failure, Uncertain};
@@ -16,24 +18,35 @@ use crate::ticket::Held;
 
 /// A broker with the thread on which its connections live.
 ///
-/// Every request has a number, chosen by JavaScript, under which its outcome
-/// will be among those that [`take`](Core::take) returns.
+/// Every request has a number, under which its outcome will be among those that
+/// [`take`](Core::take) returns. It begins with the next [`flush`](Core::flush):
+/// JavaScript makes many in one turn, and to wake the broker's thread costs a
+/// system call.
 #[napi]
 pub struct Core {
     embedded: Embedded,
     ended: Arc<Ended>,
+    /// By their numbers; touched by the thread of JavaScript alone.
+    calls: RefCell<Slab<Call>>,
 }
 
-/// An acquire under way. Finalized before its end, which happens only together
-/// with its environment, it is cancelled.
-pub struct Call {
+/// A call under way.
+struct Call {
     submission: Submission,
-    placement: Placement,
+    /// Of an acquire.
+    placement: Option<Placement>,
 }
 
-impl Drop for Call {
+impl Drop for Core {
+    /// With calls under way this happens only together with the environment. Nobody
+    /// waits for a lock any more; a release goes on.
     fn drop(&mut self) {
-        self.submission.cancel();
+        for (_, call) in self.calls.get_mut().iter() {
+            if call.placement.is_some() {
+                call.submission.cancel();
+            }
+        }
+        self.embedded.flush();
     }
 }
 
@@ -48,7 +61,7 @@ pub fn start(settings: Settings, deliver: Function<'_, (), ()>) -> napi::Result<
     };
     let ended = Arc::new(Ended::new(&deliver)?);
     Ok(match Embedded::start(builder) {
-        Ok(embedded) => Either::A(Core { embedded, ended }),
+        Ok(embedded) => Either::A(Core { embedded, ended, calls: RefCell::default() }),
         Err(error) => Either::B(error.into()),
     })
 }
@@ -57,14 +70,7 @@ pub fn start(settings: Settings, deliver: Function<'_, (), ()>) -> napi::Result<
 impl Core {
     /// Acquires a lock. Times are in seconds.
     #[napi(catch_unwind)]
-    pub fn acquire(
-        &self,
-        number: u32,
-        key: String,
-        wait: f64,
-        lease: f64,
-        min_remaining: Option<f64>,
-    ) -> External<Call> {
+    pub fn acquire(&self, key: String, wait: f64, lease: f64, min_remaining: Option<f64>) -> u32 {
         let options = AcquireOptions {
             wait: duration(wait),
             lease: duration(lease),
@@ -72,60 +78,73 @@ impl Core {
         };
         let acquire = self.embedded.broker().acquire_with(&key, options);
         let placement = acquire.placement();
-        External::new(Call { submission: self.submit(number, acquire), placement })
+        self.submit(acquire, Some(placement))
     }
 
-    /// Cancels an acquire; its outcome comes all the same.
+    /// Cancels a call; its outcome comes all the same.
     #[napi(catch_unwind)]
-    pub fn cancel(&self, call: &External<Call>) {
-        call.submission.cancel();
+    pub fn cancel(&self, number: u32) {
+        if let Some(call) = self.calls.borrow().get(number as usize) {
+            call.submission.cancel();
+        }
     }
 
-    /// Asks for the place of an acquire in its queue.
+    /// Asks for the place of an acquire in its queue; of none, if there is no number
+    /// or that call is over.
     #[napi(catch_unwind)]
-    pub fn place(&self, number: u32, call: &External<Call>) {
-        let placement = call.placement.clone();
-        self.submit(number, async move { placement.place().await });
+    pub fn place(&self, key: String, number: Option<u32>) -> u32 {
+        let waiting = number.and_then(|number| self.calls.borrow().get(number as usize)?.placement.clone());
+        let placement = waiting.unwrap_or_else(|| {
+            // One that never begins: it is not in the queue either.
+            self.embedded.broker().acquire_with(&key, AcquireOptions::default()).placement()
+        });
+        self.submit(async move { placement.place().await }, None)
     }
 
-    /// Releases a ticket; false if there is none any more.
+    /// Releases a ticket; nothing if there is none any more.
     #[napi(catch_unwind)]
-    pub fn release(&self, number: u32, held: &External<Held>) -> bool {
-        let ticket = held.take();
-        ticket.map(Ticket::release).map(|release| self.submit(number, release)).is_some()
+    pub fn release(&self, held: &External<Held>) -> Option<u32> {
+        let ticket = held.take()?;
+        Some(self.submit(ticket.release(), None))
     }
 
-    /// Releases by key and token; false if that is no 64-bit number.
+    /// Releases by key and token; nothing if that is no 64-bit number.
     #[napi(catch_unwind)]
-    pub fn release_token(&self, number: u32, key: String, token: BigInt) -> bool {
-        let (_, token, true) = token.get_u64() else { return false };
+    pub fn release_token(&self, key: String, token: BigInt) -> Option<u32> {
+        let (_, token, true) = token.get_u64() else { return None };
         let broker = self.embedded.broker().clone();
-        self.submit(number, async move { broker.release(&key, token).await });
-        true
+        Some(self.submit(async move { broker.release(&key, token).await }, None))
     }
 
     /// Clears an uncertain acquire up: a ticket, or nothing.
     #[napi(catch_unwind)]
-    pub fn verify(&self, number: u32, uncertain: &External<Uncertain>, timeout: f64) {
+    pub fn verify(&self, uncertain: &External<Uncertain>, timeout: f64) -> u32 {
         let (error, timeout) = (Arc::clone(uncertain), duration(timeout));
-        self.submit(number, async move { error.verify(timeout).await });
+        self.submit(async move { error.verify(timeout).await }, None)
     }
 
     /// Waits until a session is open.
     #[napi(catch_unwind)]
-    pub fn wait_ready(&self, number: u32, timeout: f64) {
+    pub fn wait_ready(&self, timeout: f64) -> u32 {
         let (broker, timeout) = (self.embedded.broker().clone(), duration(timeout));
-        self.submit(number, async move { broker.wait_ready(timeout).await });
+        self.submit(async move { broker.wait_ready(timeout).await }, None)
     }
 
     /// Ends the broker in order.
     #[napi(catch_unwind)]
-    pub fn close(&self, number: u32) {
+    pub fn close(&self) -> u32 {
         let broker = self.embedded.broker().clone();
-        self.submit(number, async move {
+        let closing = async move {
             broker.close().await;
-            Ok(())
-        });
+            Ok::<(), TicketError>(())
+        };
+        self.submit(closing, None)
+    }
+
+    /// Begins the calls that were made.
+    #[napi(catch_unwind)]
+    pub fn flush(&self) {
+        self.embedded.flush();
     }
 
     /// How the connections stand.
@@ -146,7 +165,9 @@ impl Core {
     pub fn take<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
         let ended = self.ended.take();
         let mut batch = env.create_array(0)?;
+        let mut calls = self.calls.borrow_mut();
         for (at, (number, outcome)) in (0..).step_by(3).zip(ended) {
+            calls.try_remove(number as usize);
             batch.set(at, number)?;
             outcome.write(env, &mut batch, at + 1)?;
         }
@@ -155,14 +176,20 @@ impl Core {
 }
 
 impl Core {
-    pub(crate) fn submit<F>(&self, number: u32, future: F) -> Submission
+    pub(crate) fn submit<F>(&self, future: F, placement: Option<Placement>) -> u32
     where
         F: Future<Output: Into<Outcome> + Send> + Send + 'static,
     {
+        let mut calls = self.calls.borrow_mut();
+        let entry = calls.vacant_entry();
+        #[allow(clippy::cast_possible_truncation, reason = "fewer calls than that fit into memory")]
+        let number = entry.key() as u32;
         let ended = Arc::clone(&self.ended);
-        self.embedded.submit(future, move |outcome| {
+        let submission = self.embedded.submit_later(future, move |outcome| {
             ended.push(number, outcome.map_or_else(Outcome::of_nothing, Into::into));
-        })
+        });
+        entry.insert(Call { submission, placement });
+        number
     }
 }
 

@@ -17,8 +17,8 @@ impl Core {
 
     /// A panic on the broker's thread, in the middle of a call.
     #[napi(catch_unwind)]
-    pub fn panic_there(&self, number: u32) {
-        self.submit(number, panics());
+    pub fn panic_there(&self) -> u32 {
+        self.submit(panics(), None)
     }
 }
 

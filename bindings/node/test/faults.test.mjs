@@ -31,13 +31,13 @@ test('a panic is an error of its call alone', { skip: !faulty && 'no TICKETING_F
       const held = await broker.acquire('k', 30, 60);
       const waiting = broker.acquire('k', 60);
       for (let round = 0; round < 20; round += 1) {
-        const there = await home.ask((core, number) => core.panicThere(number)).catch((error) => error);
+        const there = await home.ask((core) => core.panicThere()).catch((error) => error);
         if (!/panicked/.test(there.message) || there.code) throw there;
         const here = await home.ask((core) => core.panicHere()).catch((error) => error);
         if (!(here instanceof Error)) throw new Error('no error');
       }
       // The same broker goes on, and so does the other one.
-      await home.ask((core, number) => core.waitReady(number, 30));
+      await home.ask((core) => core.waitReady(30));
       await held.release();
       await (await waiting).release();
       console.log('fine');

@@ -57,6 +57,33 @@ fn a_cancelled_submission_is_told_once_and_leaves_the_queue() {
 }
 
 #[test]
+fn what_was_submitted_for_later_begins_with_a_flush() {
+    let server = LockServer::start();
+    let embedded = start(&server);
+    let later = |key: &str| {
+        let (told, outcome) = mpsc::channel();
+        let acquire = embedded.broker().acquire(key, secs(60), secs(60));
+        (embedded.submit_later(acquire, move |outcome| told.send(outcome).unwrap()), outcome)
+    };
+    let (_first, first) = later("a");
+    let (second, cancelled) = later("b");
+    let (_third, third) = later("c");
+    second.cancel();
+    assert!(first.recv_timeout(secs(1) / 5).is_err(), "nothing has begun");
+    embedded.flush();
+    assert!(only(&first).unwrap().is_ok());
+    assert!(only(&cancelled).is_none());
+    // A submission that needs no flush brings the others along.
+    let (_fourth, fourth) = later("d");
+    assert!(only(&acquire(&embedded, "e").1).unwrap().is_ok());
+    assert!(only(&fourth).unwrap().is_ok() && only(&third).unwrap().is_ok());
+    let (_fifth, never) = later("f");
+    embedded.close();
+    assert!(only(&never).is_none());
+    assert!(only(&later("g").1).is_none());
+}
+
+#[test]
 fn a_close_tells_every_submission_once() {
     let server = LockServer::start();
     let embedded = start(&server);
