@@ -34,12 +34,10 @@ pub enum PairError {
 }
 
 fn in_words(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InconsistentKeys(_) => {
-            "the private key is not that of the first certificate in the chain".to_owned()
-        }
-        other => other.to_string(),
+    if let rustls::Error::InconsistentKeys(_) = error {
+        return "the private key is not that of the first certificate in the chain".to_owned();
     }
+    error.to_string()
 }
 
 impl CertifiedPair {
