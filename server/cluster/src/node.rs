@@ -389,15 +389,20 @@ impl Running {
         }
     }
 
-    /// The voter that has the most of the log and was heard of last.
+    /// Of the voters that were heard of lately and have the log, but for what is on its
+    /// way, the one that has been a member for longest: clients may not yet have found
+    /// their way to one that has just come.
     pub(crate) fn best_heir(&self) -> Option<NodeId> {
+        const ON_ITS_WAY: u64 = 64;
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let replication = metrics.replication.as_ref()?;
+        let heard = |id: NodeId| Some(metrics.heartbeat.as_ref()?.get(&id)?.as_ref()?.elapsed());
+        let has = |id: NodeId| Some(replication.get(&id)?.as_ref()?.index);
         let voters = metrics.membership_config.membership().voter_ids().filter(|&id| id != self.node);
-        let mut voters = voters.collect::<Vec<_>>();
-        let heard = |id: &NodeId| Some(metrics.heartbeat.as_ref()?.get(id)?.as_ref()?.elapsed());
-        voters.retain(|id| heard(id).is_some_and(|ago| ago < Duration::from_secs(1)));
-        voters.into_iter().max_by_key(|id| replication.get(id).copied().flatten())
+        let heirs = voters.filter(|&id| heard(id).is_some_and(|ago| ago < Duration::from_secs(1)));
+        let heirs = heirs.filter_map(|id| Some((id, has(id)?))).collect::<Vec<_>>();
+        let most = heirs.iter().map(|(_, index)| *index).max()?;
+        heirs.into_iter().filter(|(_, index)| index + ON_ITS_WAY >= most).map(|(id, _)| id).min()
     }
 }
