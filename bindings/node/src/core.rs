@@ -53,11 +53,10 @@ impl Drop for Core {
 /// Starts a broker, which connects in the background. `deliver` is called when
 /// there is something to take.
 #[napi(catch_unwind)]
-#[allow(clippy::needless_pass_by_value, reason = "as arguments of JavaScript come")]
 pub fn start(settings: Settings, deliver: Function<'_, (), ()>) -> napi::Result<Either<Core, Failure>> {
     let builder = match settings.into_builder() {
         Ok(builder) => builder,
-        Err(failure) => return Ok(Either::B(failure)),
+        Err(failure) => return Ok(Either::B(*failure)),
     };
     let ended = Arc::new(Ended::new(&deliver)?);
     Ok(match Embedded::start(builder) {

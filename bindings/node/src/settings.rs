@@ -37,7 +37,7 @@ pub struct Tls {
 }
 
 impl Settings {
-    pub(crate) fn into_builder(self) -> Result<Builder, Failure> {
+    pub(crate) fn into_builder(self) -> Result<Builder, Box<Failure>> {
         let mut builder = Builder::default().addresses(&self.addresses);
         if let Some(secret) = self.token {
             builder = builder.token(Token::from(Vec::from(secret)));
@@ -49,7 +49,7 @@ impl Settings {
             let domain = Domain::parse(&digits).ok_or_else(|| {
                 let message =
                     format!("expectDomain is {digits:?}; a fencing domain has 32 hexadecimal digits");
-                Failure::new(ErrorKind::InvalidInput.as_str(), message)
+                Box::new(Failure::new(ErrorKind::InvalidInput.as_str(), message))
             })?;
             builder = builder.expect_domain(domain);
         }

@@ -118,8 +118,12 @@ test('an aborted acquire rejects with the reason and leaves the queue', async (t
   await until('it waits', async () => (await acquire.place()).place === 1);
   const reason = new Error('the customer left');
   controller.abort(reason);
+  const next = broker.acquire('k');
   assert.equal(await failure(acquire), reason);
-  await until('it left', async () => (await acquire.place()).waiters === 0);
+  await until('it left', async () => (await next.place()).place === 1);
+  assert.equal((await acquire.place()).place, 0);
+  next.cancel();
+  await failure(next);
 
   // By default it is what every other function of the platform rejects with.
   const timed = broker.acquire('k', { signal: AbortSignal.timeout(50) });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { TicketBroker, TicketBusy, TicketIndeterminate, TicketNotConnected, TicketTimeout } from '../index.mjs';
+import { TicketBroker, TicketBusy, TicketIndeterminate, TicketNotConnected, TicketNotHeld, TicketTimeout } from '../index.mjs';
 import { failure, startCluster, until } from './support.mjs';
 
 function connect(t, addrs) {
@@ -20,10 +20,10 @@ async function leader(broker, cluster) {
 }
 
 /** The section, again until it was entered; an uncertain acquire is cleared up first. */
-async function acquire(broker, key) {
+async function acquire(broker, key, lease = 30) {
   return until(`a turn at ${key}`, async () => {
     try {
-      return await broker.acquire(key, 20, 30);
+      return await broker.acquire(key, 20, lease);
     } catch (error) {
       if (error instanceof TicketIndeterminate) return (await error.verify(20)) ?? undefined;
       const harmless = [TicketBusy, TicketNotConnected, TicketTimeout].some((kind) => error instanceof kind);
@@ -41,7 +41,7 @@ test('locks move on when their leader is killed, and tokens only grow', { timeou
   await broker.waitReady(60);
 
   // Held over the end of the leader, and by nobody else meanwhile.
-  const held = await acquire(broker, 'held');
+  const held = await acquire(broker, 'held', 250);
   let [counter, highest, killed] = [0, held.token, false];
   const task = async (client) => {
     for (let round = 0; round < 40; round += 1) {
@@ -51,7 +51,12 @@ test('locks move on when their leader is killed, and tokens only grow', { timeou
       counter = seen + 1;
       assert.ok(ticket.token > highest, 'a later grant has a greater token');
       highest = ticket.token;
-      await ticket.release();
+      try {
+        await ticket.release();
+      } catch (error) {
+        // The answer was lost with the leader; its second try found the lock released.
+        if (!(killed && error instanceof TicketNotHeld)) throw error;
+      }
       if (counter >= 60 && !killed) {
         killed = true;
         process.kill((await leader(broker, cluster)).pid, 'SIGKILL');
@@ -62,12 +67,13 @@ test('locks move on when their leader is killed, and tokens only grow', { timeou
   assert.ok(killed);
   assert.equal(counter, 160);
 
+  assert.ok(held.remaining() > 0, 'the test itself was too slow');
   assert.ok((await failure(other.tryAcquire('held'))) instanceof TicketTimeout);
   await held.release();
   await (await acquire(other, 'held')).release();
   assert.equal(broker.connections().length, 3);
   const leading = await until('a leader', () => broker.connections().find(({ open, leads }) => open && leads));
-  assert.equal(typeof leading.node, 'bigint', JSON.stringify(leading));
+  assert.equal(leading.domain, held.domain);
 });
 
 test('a queue is first come, first served in a cluster, and a waiter can leave it', { timeout: 180_000 }, async (t) => {

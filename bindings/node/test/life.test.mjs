@@ -187,6 +187,8 @@ test('it can be loaded again and again', async (t) => {
 
 test('a ticket that is collected is given back, and so is a broker that was forgotten', async (t) => {
   const { ended } = await program(t, `
+    import { createRequire } from 'node:module';
+    const { Home } = createRequire(${JSON.stringify(index)})('./lib/home.js');
     await broker.acquire('k', 30, 250);
     while (true) {
       gc();
@@ -197,18 +199,22 @@ test('a ticket that is collected is given back, and so is a broker that was forg
     console.log('given back');
 
     // With a cycle through it, and never closed.
+    const addr = broker.connections()[0].address;
     const forget = async () => {
-      const forgotten = new TicketBroker({ addrs: broker.connections()[0].address });
+      const forgotten = new TicketBroker({ addrs: addr });
       forgotten.myself = { forgotten };
       await forgotten.acquire('other', 30, 250);
-      return new WeakRef(forgotten);
+      // What is behind a broker, and what the addon could hold.
+      const home = new Home({ addresses: [addr] });
+      await home.ask((core) => core.waitReady(30));
+      return [new WeakRef(forgotten), new WeakRef(home)];
     };
     const gone = await forget();
     do {
       // A reference that was looked at holds until the next turn.
       await new Promise((resolve) => setTimeout(resolve, 10));
       gc();
-    } while (gone.deref());
+    } while (gone.some((reference) => reference.deref()));
     await (await broker.acquire('other', 30)).release();
     console.log('gone');
     await broker.close();
