@@ -27,6 +27,7 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
@@ -55,6 +56,8 @@ struct Home {
     id: ThreadId,
     thread: Mutex<Option<JoinHandle<()>>>,
     process: u32,
+    /// How many submissions are under way.
+    under_way: Arc<AtomicUsize>,
 }
 
 /// A future that was submitted.
@@ -71,15 +74,18 @@ impl Embedded {
     /// As [`Builder::build`]; and `InvalidInput` if the thread cannot be started.
     pub fn start(builder: Builder) -> Result<Self, TicketError> {
         let (answer, started) = mpsc::channel();
+        let under_way = Arc::new(AtomicUsize::new(0));
+        let submissions = Arc::clone(&under_way);
         let thread = thread::Builder::new()
             .name("ticketing".to_owned())
-            .spawn(move || run(builder, &answer))
+            .spawn(move || run(builder, &answer, &submissions))
             .map_err(Invalid::NoThread)?;
         // The thread answers first of all.
         let gone = |_| Invalid::NoThread(std::io::ErrorKind::BrokenPipe.into());
         let (broker, runtime) = started.recv().map_err(gone)??;
         let id = thread.thread().id();
-        let home = Home { runtime, id, thread: Mutex::new(Some(thread)), process: std::process::id() };
+        let (thread, process) = (Mutex::new(Some(thread)), std::process::id());
+        let home = Home { runtime, id, thread, process, under_way };
         Ok(Self { broker, home: Arc::new(home) })
     }
 
@@ -91,7 +97,9 @@ impl Embedded {
 
     /// Runs a future to its end on the broker's thread, then calls `done` there,
     /// exactly once: with its outcome, or with `None` if it was
-    /// [cancelled](Submission::cancel) or the broker was closed under it.
+    /// [cancelled](Submission::cancel) or the broker was closed before. A close
+    /// lets what is under way come to its own end: whether an acquire was sent
+    /// decides between `Closed` and `Indeterminate`.
     ///
     /// Neither may block: all connections wait meanwhile.
     pub fn submit<F, D>(&self, future: F, done: D) -> Submission
@@ -99,7 +107,8 @@ impl Embedded {
         F: Future<Output: Send> + Send + 'static,
         D: FnOnce(Option<F::Output>) + Send + 'static,
     {
-        let mut told = Told { done: Some(done), outcome: PhantomData };
+        let under_way = UnderWay::begin(&self.home.under_way);
+        let mut told = Told { done: Some(done), outcome: PhantomData, _under_way: under_way };
         let task = self.home.runtime.spawn(async move {
             let outcome = future.await;
             told.tell(Some(outcome));
@@ -147,8 +156,12 @@ impl Submission {
     }
 }
 
+/// How often what is under way is polled once the broker is done. All of it is
+/// awake by then and ends at its first poll, unless it is not the broker's.
+const LAST_POLLS: usize = 64;
+
 /// The whole life of a broker's thread.
-fn run(builder: Builder, answer: &mpsc::Sender<Started>) {
+fn run(builder: Builder, answer: &mpsc::Sender<Started>, under_way: &AtomicUsize) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -164,6 +177,12 @@ fn run(builder: Builder, answer: &mpsc::Sender<Started>) {
         if let Some(shared) = shared {
             shared.reached(Phase::Done).await;
         }
+        for _ in 0..LAST_POLLS {
+            if under_way.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
     });
     // A name that is still being resolved must not hold the thread.
     runtime.shutdown_background();
@@ -173,6 +192,24 @@ fn run(builder: Builder, answer: &mpsc::Sender<Started>) {
 struct Told<T, D: FnOnce(Option<T>)> {
     done: Option<D>,
     outcome: PhantomData<fn(T)>,
+    /// Ends after the call.
+    _under_way: UnderWay,
+}
+
+/// Counts a submission as long as it lives.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl<T, D: FnOnce(Option<T>)> Told<T, D> {
