@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a chore tells what it does")]
 
+mod c;
 mod cargo;
 mod docs;
 mod fuzz;
@@ -39,7 +40,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Make the generated pages of docs/ anew.
+    /// Make the generated pages of docs/ and ticketing.h anew.
     Docs,
     /// Run the fuzz targets of the wire protocol (needs cargo-fuzz).
     Fuzz {
@@ -56,7 +57,10 @@ fn main() -> Result<ExitCode> {
             let bench = ["run", "--release", "--package", "ticketing-bench", "--"];
             cargo::run(cargo::command(bench).args(args))?;
         }
-        Chore::Docs => docs::write()?,
+        Chore::Docs => {
+            docs::write()?;
+            c::write_header()?;
+        }
         Chore::Fuzz { secs } => fuzz::run(secs)?,
     }
     Ok(ExitCode::SUCCESS)

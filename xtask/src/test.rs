@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{cargo, docs};
+use crate::{c, cargo, docs};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
@@ -17,12 +17,13 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
     }) {
         tests(&mut report);
+        c::test(&mut report);
         report.step("simulation", simulation);
         report.step("seeded faults", seeded_faults);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
         report.step("generated files", docs::compare);
     } else {
-        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files"] {
+        for name in ["tests", "c", "simulation", "seeded faults", "doc tests", "generated files"] {
             report.skip(name, "the build failed");
         }
     }
