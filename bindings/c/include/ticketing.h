@@ -276,20 +276,34 @@ extern "C" {
  * itself, the critical section is off limits, and ticketing_uncertain_keep and
  * ticketing_verify clear it up.
  */
-int ticketing_acquire(struct ticketing_broker broker, const char *key, size_t key_len, const struct ticketing_acquire_options *options, struct ticketing_ticket *ticket);
+int ticketing_acquire(struct ticketing_broker broker,
+                      const char *key,
+                      size_t key_len,
+                      const struct ticketing_acquire_options *options,
+                      struct ticketing_ticket *ticket);
 
 /*
  * One immediate try that never enters the queue; TICKETING_TIMEOUT if the lock is held. Otherwise
  * as ticketing_acquire.
  */
-int ticketing_try_acquire(struct ticketing_broker broker, const char *key, size_t key_len, double lease, struct ticketing_ticket *ticket);
+int ticketing_try_acquire(struct ticketing_broker broker,
+                          const char *key,
+                          size_t key_len,
+                          double lease,
+                          struct ticketing_ticket *ticket);
 
 /*
  * Starts an acquire and returns at once; done is called with its outcome. Acquires of one key
  * that are started one after the other queue in that order. call may be NULL, if it will
  * neither be cancelled nor asked for its place. The key and the options are copied.
  */
-int ticketing_acquire_start(struct ticketing_broker broker, const char *key, size_t key_len, const struct ticketing_acquire_options *options, ticketing_done done, void *user_data, struct ticketing_call *call);
+int ticketing_acquire_start(struct ticketing_broker broker,
+                            const char *key,
+                            size_t key_len,
+                            const struct ticketing_acquire_options *options,
+                            ticketing_done done,
+                            void *user_data,
+                            struct ticketing_call *call);
 
 /* The version of the interface that this library has; see TICKETING_ABI_VERSION. */
 unsigned int ticketing_abi_version(void);
@@ -304,7 +318,8 @@ const char *ticketing_version(void);
  * TICKETING_INVALID_INPUT for settings that make no sense, TICKETING_TLS for certificates or
  * names that cannot be used.
  */
-int ticketing_broker_open(const struct ticketing_broker_options *options, struct ticketing_broker *broker);
+int ticketing_broker_open(const struct ticketing_broker_options *options,
+                          struct ticketing_broker *broker);
 
 /*
  * Ends a broker in order: no acquire begins any more, those that wait end (TICKETING_CLOSED, or
@@ -340,7 +355,10 @@ int ticketing_wait_ready(struct ticketing_broker broker, double timeout);
  * *length becomes its bytes without the NUL. If the buffer has no room for all of it, nothing is
  * written and TICKETING_BUFFER_TOO_SMALL is returned; a size of 0, with a buffer of NULL, asks.
  */
-int ticketing_connections(struct ticketing_broker broker, char *buffer, size_t size, size_t *length);
+int ticketing_connections(struct ticketing_broker broker,
+                          char *buffer,
+                          size_t size,
+                          size_t *length);
 
 /*
  * Cancels a call that was started. Its callback comes all the same: with TICKETING_CANCELLED, or
@@ -386,19 +404,31 @@ int ticketing_release(struct ticketing_ticket ticket);
  * Starts a release and returns at once; done is called with its outcome and no ticket. The handle
  * is freed at once, unless done is NULL. call may be NULL.
  */
-int ticketing_release_start(struct ticketing_ticket ticket, ticketing_done done, void *user_data, struct ticketing_call *call);
+int ticketing_release_start(struct ticketing_ticket ticket,
+                            ticketing_done done,
+                            void *user_data,
+                            struct ticketing_call *call);
 
 /*
  * Gives back the lock that was granted under exactly this token, wherever it was granted; for
  * what ticketing_ticket_detach returned. Otherwise as ticketing_release.
  */
-int ticketing_release_token(struct ticketing_broker broker, const char *key, size_t key_len, uint64_t token);
+int ticketing_release_token(struct ticketing_broker broker,
+                            const char *key,
+                            size_t key_len,
+                            uint64_t token);
 
 /*
  * Starts such a release and returns at once; done is called with its outcome and no ticket. call
  * may be NULL.
  */
-int ticketing_release_token_start(struct ticketing_broker broker, const char *key, size_t key_len, uint64_t token, ticketing_done done, void *user_data, struct ticketing_call *call);
+int ticketing_release_token_start(struct ticketing_broker broker,
+                                  const char *key,
+                                  size_t key_len,
+                                  uint64_t token,
+                                  ticketing_done done,
+                                  void *user_data,
+                                  struct ticketing_call *call);
 
 /* The sentence of a status, for people. Never NULL; lives as long as the process. */
 const char *ticketing_strerror(int status);
@@ -430,10 +460,16 @@ int ticketing_ticket_free(struct ticketing_ticket ticket);
  * original acquire. TICKETING_NOT_ACQUIRED: it is not, and never will be.
  * TICKETING_INDETERMINATE: nobody could say, and it can be asked again. The handle stays.
  */
-int ticketing_verify(struct ticketing_uncertain uncertain, double timeout, struct ticketing_ticket *ticket);
+int ticketing_verify(struct ticketing_uncertain uncertain,
+                     double timeout,
+                     struct ticketing_ticket *ticket);
 
 /* Starts to ask and returns at once; done is called with the outcome. call may be NULL. */
-int ticketing_verify_start(struct ticketing_uncertain uncertain, double timeout, ticketing_done done, void *user_data, struct ticketing_call *call);
+int ticketing_verify_start(struct ticketing_uncertain uncertain,
+                           double timeout,
+                           ticketing_done done,
+                           void *user_data,
+                           struct ticketing_call *call);
 
 /*
  * Frees what ticketing_uncertain_keep kept. If the lock was granted after all, its lease ends

@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     broker = open_broker(argc - 1, argv + 1);
     OK(ticketing_acquire(broker, "held", 4, NULL, &held));
     OK(ticketing_acquire_start(broker, "held", 4, NULL, tell, &told, &call));
-    wait_for_place(call, 1);
+    wait_for_waiters(call, 1);
     for (i = 0; i < THREADS; i++) {
         pthread_create(&threads[i], NULL, busy, NULL);
     }

@@ -20,7 +20,7 @@ static void queue(void)
         told fresh = TOLD_INIT;
         tolds[i] = fresh;
         OK(ticketing_acquire_start(broker, "queue", 5, NULL, tell, &tolds[i], &calls[i]));
-        wait_for_place(calls[i], (uint32_t)i + 1);
+        wait_for_waiters(calls[i], (uint32_t)i + 1);
     }
     OK(ticketing_cancel(calls[3]));
     EXPECT(TICKETING_CANCELLED, outcome(&tolds[3]));
@@ -101,7 +101,7 @@ static void free_under_way(int count, char **addresses)
         tolds[i] = fresh;
         OK(ticketing_acquire_start(other, "held", 4, NULL, tell, &tolds[i], &calls[i]));
     }
-    wait_for_place(calls[CALLS - 1], CALLS + THREADS);
+    wait_for_waiters(calls[CALLS - 1], CALLS + THREADS);
     start = now();
     OK(ticketing_broker_free(other));
     CHECK(now() - start < 10);
