@@ -116,7 +116,8 @@ impl Program {
         if self.check == Check::Valgrind {
             let mut valgrind = Command::new("valgrind");
             valgrind.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--fair-sched=yes"]);
-            valgrind.arg("--errors-for-leak-kinds=definite,possible").arg(program);
+            valgrind.arg("--errors-for-leak-kinds=definite,possible");
+            valgrind.arg(format!("--suppressions={}", tests().join("valgrind.supp").display())).arg(program);
             valgrind
         } else {
             Command::new(program)
