@@ -334,8 +334,24 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future to its end on this thread; the broker's thread does its IO.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+/// Runs a future of a broker to its end on this thread; the broker's thread does its IO.
+///
+/// Not for that thread itself, where it would wait for ever; see
+/// [`is_own_thread`](Embedded::is_own_thread).
+///
+/// ```
+/// # let server = ticketing_test_support::Server::start(&[]);
+/// # let address = server.addr().to_string();
+/// use std::time::Duration;
+/// use ticketing::TicketBroker;
+/// use ticketing::embed::{Embedded, block_on};
+///
+/// let embedded = Embedded::start(TicketBroker::builder().address(address))?;
+/// block_on(embedded.broker().wait_ready(Duration::from_secs(10)))?;
+/// embedded.close();
+/// # Ok::<(), ticketing::TicketError>(())
+/// ```
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a chore tells what it does")]
 
+mod c;
 mod cargo;
 mod docs;
 mod fuzz;
@@ -42,7 +43,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Make the generated pages of docs/ anew.
+    /// Make the generated pages of docs/ and ticketing.h anew.
     Docs,
     /// Build and test the Python package alone (after `cargo build --workspace --bins`).
     Python,
@@ -62,7 +63,10 @@ fn main() -> Result<ExitCode> {
             cargo::run(cargo::command(bench).args(args))?;
         }
         Chore::Python => python::test()?,
-        Chore::Docs => docs::write()?,
+        Chore::Docs => {
+            docs::write()?;
+            c::write_header()?;
+        }
         Chore::Fuzz { secs } => fuzz::run(secs)?,
     }
     Ok(ExitCode::SUCCESS)

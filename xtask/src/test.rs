@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{cargo, docs, node, python, tools};
+use crate::{c, cargo, docs, node, python, tools};
 
 /// Runs every step, also after one failed; the exit code.
 pub(crate) fn run(strict: bool) -> ExitCode {
@@ -18,6 +18,7 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         cargo::run(&mut cargo::command(["build", "--workspace", "--bins", "--examples"]))
     }) {
         tests(&mut report);
+        c::test(&mut report);
         report.step("simulation", simulation);
         report.step("seeded faults", seeded_faults);
         report.step("doc tests", || cargo::run(&mut cargo::command(["test", "--workspace", "--doc"])));
@@ -25,7 +26,8 @@ pub(crate) fn run(strict: bool) -> ExitCode {
         node::test(&mut report);
         python::step(&mut report);
     } else {
-        for name in ["tests", "simulation", "seeded faults", "doc tests", "generated files", "node", "python"]
+        for name in
+            ["tests", "c", "simulation", "seeded faults", "doc tests", "generated files", "node", "python"]
         {
             report.skip(name, "the build failed");
         }

@@ -10,13 +10,22 @@ use crate::cargo;
 use crate::report::Report;
 
 /// What is looked for, the Debian package that has it, and what is not tested without it.
-const TOOLS: [(&str, &str, &str); 5] = [
+const TOOLS: [(&str, &str, &str); 12] = [
     ("ip", "iproute2", "cut networks"),
     ("tc", "iproute2", "slow lines"),
     ("nft", "nftables", "lost packets"),
     ("strace", "strace", "slow disks"),
     (FAKETIME, "libfaketime", "wall clocks that jump"),
+    ("gcc", "gcc", C),
+    ("g++", "g++", C),
+    ("make", "make", C),
+    ("nm", "binutils", C),
+    ("pkg-config", "pkg-config", C),
+    ("valgrind", "valgrind", C),
+    ("cmake", "cmake", C),
 ];
+
+const C: &str = "the C library";
 
 /// A library, not a program.
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
@@ -31,6 +40,7 @@ pub(crate) fn provide(report: &mut Report) {
         return;
     }
     let missing = missing();
+    // Nothing can be installed.
     if !missing.is_empty() && !is_there("apt-get") {
         let without: Vec<_> = missing.iter().map(|(tool, _, what)| format!("{what} ({tool})")).collect();
         report.skip("tools", &format!("not tested, for want of a program: {}", without.join(", ")));
@@ -60,7 +70,8 @@ fn install(tools: &[(&str, &str, &str)]) -> Result<()> {
     Ok(())
 }
 
-fn is_there(tool: &str) -> bool {
+/// Whether a program, or a library, stands where those of the system do.
+pub(crate) fn is_there(tool: &str) -> bool {
     let children = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
     let folders =
         ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib"];
