@@ -13,8 +13,6 @@
 #![allow(unsafe_code, reason = "the macros of napi expand to it; what is written here says why")]
 #![allow(clippy::needless_pass_by_value, reason = "arguments of JavaScript come as values")]
 #![allow(unreachable_pub, reason = "the macros of napi want it on what they export")]
-#![allow(clippy::needless_pass_by_value, reason = "napi hands arguments over by value")]
-#![allow(clippy::result_large_err, reason = "a failure is made once for a call that ends")]
 
 mod core;
 mod ended;
