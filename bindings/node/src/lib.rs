@@ -1,8 +1,8 @@
 //! The Ticketing client for Node.js, up to where JavaScript takes over.
 //!
 //! Everything that a client does is done by the crate `ticketing`, on a thread
-//! of its own. Here its requests get numbers, and their [`Outcome`](outcome::Outcome)s
-//! come back to the thread of JavaScript in batches ([`Ended`](ended::Ended)).
+//! of its own. Here its requests get numbers, and their `Outcome`s
+//! come back to the thread of JavaScript in batches (`Ended`).
 //! Promises, signals, error classes and disposal are JavaScript's own business,
 //! in `lib/`.
 //!

@@ -1,10 +1,10 @@
 //! The Ticketing client for Python, up to where Python takes over.
 //!
 //! Everything that a client does is done by the crate `ticketing`, on a thread
-//! of its own. Here its requests become [`Call`](call::Call)s, their outcomes
-//! come back through an [`Inbox`](inbox::Inbox) for each event loop, or to a
+//! of its own. Here its requests become `Call`s, their outcomes
+//! come back through an `Inbox` for each event loop, or to a
 //! thread that waits without the interpreter's lock, and errors become data
-//! ([`Failure`](failure::Failure)). Exceptions, event loops, `with` and
+//! (`Failure`). Exceptions, event loops, `with` and
 //! decorators are Python's own business, in `python/ticketing`.
 //!
 //! Nothing here calls code of Python, so a thread that the interpreter ends has
