@@ -96,8 +96,7 @@ fn a_storm_survives_the_death_of_its_leader() {
     let mut arguments = vec!["32", "8"];
     arguments.extend(addresses.split(','));
     let storm = Program::new("storm.c").start(&arguments);
-    storm.wait_for("ready");
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    storm.wait_for("under way");
     let leader = cluster.leader();
     cluster.kill(leader);
     storm.passes();

@@ -6,7 +6,7 @@
  */
 #include "check.h"
 
-enum { KEYS = 16 };
+enum { KEYS = 16, WARM = 10 };
 
 static ticketing_broker broker;
 static double until;
@@ -83,12 +83,15 @@ int main(int argc, char **argv)
     pthread_t *ids = calloc((size_t)threads, sizeof *ids);
     long sum = 0;
     broker = open_broker(argc - 3, argv + 3);
-    puts("ready");
-    fflush(stdout);
     until = now() + atof(argv[2]);
     for (i = 0; i < threads; i++) {
         CHECK(pthread_create(&ids[i], NULL, cycles, (void *)(uintptr_t)i) == 0);
     }
+    while (__atomic_load_n(&added[0], __ATOMIC_RELAXED) < WARM && now() < until) {
+        pause_ms(1);
+    }
+    puts("under way");
+    fflush(stdout);
     for (i = 0; i < threads; i++) {
         pthread_join(ids[i], NULL);
     }

@@ -80,9 +80,15 @@ test('a process that exits in the middle of it all just ends', async (t) => {
 
 test('what a callback throws goes where it always goes', async (t) => {
   const { ended } = await program(t, `
-    process.on('uncaughtException', (error) => console.log('uncaught', error.message));
-    process.on('unhandledRejection', (error) => console.log('unhandled', error.message));
-    const thrown = new Promise((resolve) => setTimeout(resolve, 200));
+    const thrown = new Promise((resolve) => {
+      let count = 0;
+      const told = (how) => (error) => {
+        console.log(how, error.message);
+        if (++count === 2) resolve();
+      };
+      process.on('uncaughtException', told('uncaught'));
+      process.on('unhandledRejection', told('unhandled'));
+    });
     broker.acquire('a').then((ticket) => { throw new Error('in then'); });
     broker.acquire('b').then((ticket) => process.nextTick(() => { throw new Error('in a tick'); }));
     await broker.withLock('c', () => { throw new Error('in a section'); }).catch((error) => console.log('caught', error.message));

@@ -59,7 +59,10 @@ async def test_a_lock_excludes_while_its_leader_is_killed(cluster: Cluster, key:
                     pass
 
         tasks = [asyncio.create_task(add()) for _ in range(16)]
-        await asyncio.sleep(1)
+        started = time.monotonic()
+        while entered < 32:
+            assert time.monotonic() - started < PATIENCE, "no lock in the beginning"
+            await asyncio.sleep(0.01)
         before = entered
         leader = next(state.address for state in broker.connections() if state.leads)
         os.kill(cluster.pids[leader], signal.SIGKILL)

@@ -224,9 +224,11 @@ def test_a_child_ends_in_order_by_itself(server: Server) -> None:
     body = """
     broker = ticketing.connect(sys.argv[1])
     ticket = broker.acquire_sync("fork-end")
-    blocked = threading.Thread(target=lambda: broker.acquire_sync("fork-end", wait=250).release_sync())
+    acquire = broker.acquire("fork-end", wait=250)
+    blocked = threading.Thread(target=lambda: acquire.wait_sync().release_sync())
     blocked.start()
-    time.sleep(0.1)
+    while acquire.place_sync().place != 1:
+        time.sleep(0.01)
     child = os.fork()
     if child == 0:
         sys.exit(5)

@@ -124,15 +124,18 @@ BLOCKED_AT_EXIT = """
     broker = ticketing.connect(sys.argv[1])
     held = broker.acquire_sync("exit", lease=2).detach()
     ended = []
-    def block():
+    def block(acquire):
         while True:
             try:
-                broker.acquire_sync("exit", wait=250)
+                acquire.wait_sync()
             except ticketing.TicketError as error:
                 ended.append(error)
-    for _ in range(20):
-        threading.Thread(target=block, daemon=True).start()
-    time.sleep(0.3)
+            acquire = broker.acquire("exit", wait=250)
+    first = [broker.acquire("exit", wait=250) for _ in range(20)]
+    for acquire in first:
+        threading.Thread(target=block, args=[acquire], daemon=True).start()
+    while any(acquire._call is None for acquire in first):
+        time.sleep(0.01)
     print("the end", flush=True)
 """
 

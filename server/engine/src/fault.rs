@@ -1,8 +1,8 @@
 //! Mistakes that a test can put into the engine and the replica, to see that whoever
 //! judges what clients saw finds them. There are none in a build for anybody else.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+/// The mistakes of a crate, of which one at a time can be put into this process.
+#[macro_export]
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A mistake that somebody could have made here.
@@ -11,9 +11,26 @@ macro_rules! faults {
             $($(#[$doc])* $name,)*
         }
 
+        /// The one that is there, by its number from 1 on; 0: none is.
+        static SEEDED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
         impl Fault {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Puts a fault into everything in this process, in place of any other.
+            pub fn seed(fault: Option<Self>) {
+                let number = fault.map_or(0, Self::number);
+                SEEDED.store(number, std::sync::atomic::Ordering::Relaxed);
+            }
+
+            pub(crate) fn is_seeded(self) -> bool {
+                SEEDED.load(std::sync::atomic::Ordering::Relaxed) == self.number()
+            }
+
+            const fn number(self) -> usize {
+                self as usize + 1
+            }
         }
     };
 }
@@ -55,22 +72,4 @@ faults! {
     HandOffKeepsTheAge,
     /// A snapshot makes every lease three minutes older.
     SnapshotsAgeLeases,
-}
-
-/// The one that is there, by its number from 1 on; 0: none is.
-static SEEDED: AtomicUsize = AtomicUsize::new(0);
-
-impl Fault {
-    /// Puts a fault into everything in this process, in place of any other.
-    pub fn seed(fault: Option<Self>) {
-        SEEDED.store(fault.map_or(0, Self::number), Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_seeded(self) -> bool {
-        SEEDED.load(Ordering::Relaxed) == self.number()
-    }
-
-    const fn number(self) -> usize {
-        self as usize + 1
-    }
 }
