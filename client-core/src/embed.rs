@@ -134,7 +134,8 @@ impl Embedded {
     }
 
     /// The same, but it begins only with the next [`flush`](Embedded::flush), or
-    /// the next submission that needs none: for whoever submits many at once.
+    /// the next submission that needs none: for whoever submits many at once. A cancel
+    /// before that is told then, too.
     pub fn submit_later<F, D>(&self, future: F, done: D) -> Submission
     where
         F: Future<Output: Send> + Send + 'static,
