@@ -271,9 +271,13 @@ impl Intake {
         }
     }
 
+    /// Takes nothing any more. What has come begins all the same, and so comes to an end
+    /// of its own.
     fn close(&self) {
-        let late = lock(&self.jobs).take();
-        drop(late);
+        let last = lock(&self.jobs).take();
+        for job in last.into_iter().flatten() {
+            job();
+        }
     }
 }
 

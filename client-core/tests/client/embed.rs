@@ -79,7 +79,7 @@ fn what_was_submitted_for_later_begins_with_a_flush() {
     assert!(only(&fourth).unwrap().is_ok() && only(&third).unwrap().is_ok());
     let (_fifth, never) = later("f");
     embedded.close();
-    assert!(only(&never).is_none());
+    assert!(only(&never).unwrap().unwrap_err().is_closed());
     assert!(only(&later("g").1).is_none());
 }
 
